@@ -1,0 +1,277 @@
+//! Blocks (held or refused subjects), the holds under them, and the decisions that end them.
+
+use crate::{AmendmentId, At, BlockId, HoldId, Revision};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::IpAddr;
+
+/// Transport protocol of an egress action.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        })
+    }
+}
+
+/// Whom an action addresses: the name that the cage looked up, or a bare address.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Host {
+    /// Canonical host name: lower case, punycode, no trailing dot.
+    Name(String),
+    /// An address that the cage used without looking up a name. Never inherits a name's rule.
+    Address(#[schemars(with = "String")] IpAddr),
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => out.write_str(name),
+            Self::Address(address) => address.fmt(out),
+        }
+    }
+}
+
+/// What was held or refused. Holds with an equal subject are one block.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Subject {
+    /// A connection or a datagram that leaves the cage.
+    Egress {
+        /// TCP or UDP.
+        protocol: Protocol,
+        /// Name or address.
+        host: Host,
+        /// Destination port.
+        port: u16,
+        /// Set when the name is allowed but resolves to this private address, which needs a rule of
+        /// its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "Option<String>")]
+        resolved: Option<IpAddr>,
+    },
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Egress { protocol, host, port, resolved } => {
+                match host {
+                    Host::Address(IpAddr::V6(address)) => {
+                        write!(out, "{protocol} [{address}]:{port}")?;
+                    }
+                    host => write!(out, "{protocol} {host}:{port}")?,
+                }
+                match resolved {
+                    Some(address) => write!(out, " at {address}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// The process behind a held action. What it says of itself is untrusted text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Holder {
+    /// Process id inside the cage.
+    pub pid: u32,
+    /// Its argument vector, cut to a bounded length.
+    pub argv: Vec<String>,
+}
+
+/// One held or refused subject of a run, coalesced over all its holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Block {
+    /// Its id.
+    pub id: BlockId,
+    /// What was attempted.
+    pub subject: Subject,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub state: BlockState,
+    /// Which wall and which rule stopped it, in words.
+    pub why: String,
+    /// False when the name will be resolved by a proxy, so that its address cannot be vetted here.
+    pub address_vetted: bool,
+    /// Actions waiting now.
+    pub waiting: u32,
+    /// Actions seen since the block opened, the waiting ones included.
+    pub seen: u64,
+    /// The newest hold counted on the card; an amendment "once" covers holds up to this one.
+    pub last_hold: HoldId,
+    /// Policy revision under which it was held.
+    pub revision: Revision,
+    /// When the first action was held.
+    pub first_at: At,
+    /// When the last action was held.
+    pub last_at: At,
+    /// Up to eight different processes that wait or waited.
+    pub holders: Vec<Holder>,
+}
+
+/// Where a block stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum BlockState {
+    /// Waits for the operator.
+    Open,
+    /// Let go by an amendment.
+    Amended {
+        /// Which.
+        amendment: AmendmentId,
+    },
+    /// Refused.
+    Denied {
+        /// Who refused it.
+        by: Decider,
+        /// What the agent is told; may be empty.
+        reason: String,
+    },
+    /// Its time-out passed. Never reported as denied.
+    Expired,
+    /// Every process behind it ended or gave up. An amendment still helps a retry.
+    Gone,
+}
+
+impl BlockState {
+    /// The state's tag, as stored and shown.
+    #[must_use]
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Amended { .. } => "amended",
+            Self::Denied { .. } => "denied",
+            Self::Expired => "expired",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// True while a decision on it has an effect: open, or gone (the agent may retry).
+    #[must_use]
+    pub fn is_decidable(&self) -> bool {
+        matches!(self, Self::Open | Self::Gone | Self::Expired)
+    }
+}
+
+/// Who decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Decider {
+    /// The operator, on any surface.
+    Operator,
+    /// The run is unattended, so what no rule allows is refused at once.
+    Unattended,
+    /// The floor: never amendable.
+    Floor,
+}
+
+/// How far a decision reaches.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Exactly the holds counted on the card.
+    Once,
+    /// This run until it ends.
+    Run,
+    /// Every run of this work order.
+    Order,
+    /// Every run in this repository.
+    Project,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Once => "once",
+            Self::Run => "run",
+            Self::Order => "order",
+            Self::Project => "project",
+        })
+    }
+}
+
+/// What was decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "decision", rename_all = "snake_case")]
+pub enum Decision {
+    /// Let it go on.
+    Allow,
+    /// Refuse it.
+    Deny {
+        /// What the agent is told; may be empty.
+        reason: String,
+    },
+}
+
+/// A recorded, scoped, revocable decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Amendment {
+    /// Its id.
+    pub id: AmendmentId,
+    /// The block it answered.
+    pub block: BlockId,
+    /// Allow or deny.
+    #[serde(flatten)]
+    pub decision: Decision,
+    /// How far it reaches.
+    pub scope: Scope,
+    /// What it opens or closes, in words.
+    pub words: String,
+    /// Where it stands.
+    pub state: AmendmentState,
+    /// When it was decided.
+    pub decided_at: At,
+    /// The policy revision it made.
+    pub revision: Revision,
+}
+
+/// Where an amendment stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AmendmentState {
+    /// In force.
+    Active,
+    /// Taken back by the operator.
+    Revoked,
+    /// Used up (once), expired, or its run ended.
+    Lapsed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subject_reads_as_host_and_port() {
+        let egress = |host| Subject::Egress {
+            protocol: Protocol::Tcp,
+            host,
+            port: 443,
+            resolved: None,
+        };
+        assert_eq!(egress(Host::Name("registry.example".into())).to_string(), "tcp registry.example:443");
+        let v6 = Host::Address("2001:db8::1".parse().unwrap());
+        assert_eq!(egress(v6).to_string(), "tcp [2001:db8::1]:443");
+    }
+}

@@ -1,0 +1,73 @@
+//! Text from a cage is hostile: it may hold escape sequences, control and direction characters that
+//! redraw a terminal or make one name read as another. Everything shown goes through here.
+
+/// One line, safe to show: every control, direction and invisible character becomes a visible mark.
+/// Tabs become one space; line breaks are marked, too, so that the result is one line.
+#[must_use]
+pub fn sanitize_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\t' => out.push(' '),
+            character if is_unsafe(character) => push_mark(&mut out, character),
+            character => out.push(character),
+        }
+    }
+    out
+}
+
+/// Several lines, safe to show: as [`sanitize_line`], but line breaks stay.
+#[must_use]
+pub fn sanitize_text(text: &str) -> String {
+    text.split('\n').map(sanitize_line).collect::<Vec<_>>().join("\n")
+}
+
+fn push_mark(out: &mut String, character: char) {
+    match character {
+        // Unicode has a visible picture for each C0 control and for DEL.
+        '\u{0}'..='\u{1f}' => out.extend(char::from_u32(0x2400 + character as u32)),
+        '\u{7f}' => out.push('\u{2421}'),
+        other => out.push_str(&format!("<U+{:04X}>", other as u32)),
+    }
+}
+
+fn is_unsafe(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            // soft hyphen, Arabic letter mark, Hangul fillers, Khmer inherent vowels, Mongolian separators
+            '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            // zero width, direction marks, line and paragraph separators, embeddings, isolates
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            // tags and variation selectors of the supplementary planes
+            | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_become_visible() {
+        assert_eq!(sanitize_line("\u{1b}[2J\rok\u{7}"), "␛[2J␍ok␇");
+    }
+
+    #[test]
+    fn direction_and_invisible_characters_become_visible() {
+        assert_eq!(sanitize_line("a\u{202e}b\u{200b}c\u{9b}"), "a<U+202E>b<U+200B>c<U+009B>");
+    }
+
+    #[test]
+    fn ordinary_text_of_any_script_is_left_alone() {
+        for text in ["héllo wörld", "日本語", "עברית", "a  b", "🙂"] {
+            assert_eq!(sanitize_line(text), text);
+        }
+    }
+
+    #[test]
+    fn lines_stay_lines_only_in_text() {
+        assert_eq!(sanitize_text("a\r\nb"), "a␍\nb");
+        assert_eq!(sanitize_line("a\nb"), "a␊b");
+    }
+}

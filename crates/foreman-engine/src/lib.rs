@@ -1,0 +1,3 @@
+//! Use cases behind one declared command list.
+
+pub mod api;

@@ -1,0 +1,165 @@
+//! Rules as data: what the engine sends to a shim and what both judge by.
+
+use foreman_domain::{AmendmentId, At, HoldId, Protocol, Revision, Subject};
+use ipnet::IpNet;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Where a rule comes from; later layers are narrower.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// Built in, never amendable.
+    Floor,
+    /// A harness's or toolchain's preset.
+    Profile,
+    /// The repository's policy file, when trusted, and decisions with project scope.
+    Project,
+    /// The work order: `--policy`, `--allow`, and decisions with order scope.
+    Order,
+    /// Decisions with scope run or once.
+    Amendment,
+}
+
+/// Name of a rule within a policy, for example `order:2`, `amendment:r7k2mqdx-a1`. Opaque.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+pub struct RuleId(pub String);
+
+impl std::fmt::Display for RuleId {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// Where a rule was written, for explanations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Origin {
+    /// Its id.
+    pub id: RuleId,
+    /// Its layer.
+    pub layer: Layer,
+    /// Where it was written, in words: `policy.toml line 4`, `--allow`, `amended by you`.
+    pub source: String,
+    /// The amendment that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amendment: Option<AmendmentId>,
+    /// Why the author wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Which hosts a rule speaks of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostPattern {
+    /// Exactly this canonical name.
+    Name(String),
+    /// `*.example.com`: exactly one label before this suffix; the apex is not implied.
+    OneLabelUnder(String),
+    /// `**.example.com`: one or more labels before this suffix; the apex is not implied.
+    AnyDepthUnder(String),
+    /// A literal address or range; matches bare addresses only.
+    Address(#[schemars(with = "String")] IpNet),
+}
+
+/// For which holds a rule counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "use", rename_all = "snake_case")]
+pub enum Use {
+    /// Every action it matches.
+    Always,
+    /// Only holds of this one subject, up to and including this one: what the card had counted.
+    Holds {
+        /// The block's subject.
+        subject: Subject,
+        /// The newest hold on the card.
+        through: HoldId,
+    },
+}
+
+/// Allows connections to a host on a port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EgressRule {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// TCP or UDP.
+    pub protocol: Protocol,
+    /// Which hosts.
+    pub host: HostPattern,
+    /// Which port.
+    pub port: u16,
+    /// Private addresses that the name may resolve to; without it such an answer is held anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub resolves_to: Option<IpNet>,
+    /// For which holds it counts.
+    #[serde(flatten)]
+    pub applies: Use,
+    /// When it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<At>,
+}
+
+/// Refuses a subject at once, without a card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Denial {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What is refused.
+    pub subject: Subject,
+    /// What the agent is told; may be empty.
+    pub reason: String,
+}
+
+/// What a path rule opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Read only.
+    Read,
+    /// Read and write.
+    Write,
+}
+
+/// Opens a path of the host inside the cage. Applied when the run starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PathRule {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Absolute path, or one that starts with `~/`.
+    pub path: PathBuf,
+    /// Read or write.
+    pub access: Access,
+}
+
+/// Bounds of a run. `None` means the default of the engine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Bounds {
+    /// Wall time in seconds.
+    pub wall_seconds: Option<u64>,
+    /// Resident memory of all processes together, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads at one time.
+    pub processes: Option<u32>,
+    /// Output of all steps together, in bytes.
+    pub output_bytes: Option<u64>,
+}
+
+/// Everything a run is judged by. One value per revision.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Policy {
+    /// Its number.
+    pub revision: Revision,
+    /// What may be reached.
+    pub egress: Vec<EgressRule>,
+    /// What is refused without asking.
+    pub denials: Vec<Denial>,
+    /// What of the host may be seen.
+    pub paths: Vec<PathRule>,
+}

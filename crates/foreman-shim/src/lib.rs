@@ -1,0 +1,3 @@
+//! The per-run supervisor: protocol, journal, holds, steps.
+
+pub mod protocol;

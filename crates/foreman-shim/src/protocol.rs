@@ -1,0 +1,246 @@
+//! The runner protocol: what the engine and a shim say to each other.
+//!
+//! Newline-delimited JSON-RPC 2.0 over a unix socket (any byte pipe would do). The first request must
+//! be [`Request::Hello`] with the run's nonce and the engine's epoch; an epoch below one seen before
+//! is refused, and so is everything after it. Events are pulled with [`Request::Events`], which waits
+//! up to `wait_ms` for news: a cursor, so no event is lost or doubled however often one reconnects.
+//! The file of [`RunSpec`] is what a shim is started with; it then needs no engine to finish the run.
+
+use foreman_cage::CageSpec;
+use foreman_domain::{
+    Amendment, BlockId, Epoch, Event, EventSeq, Outcome, Revision, RunId, StepKind, StepName,
+    StepResult,
+};
+use foreman_policy::{Bounds, Policy};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Everything a shim needs to carry a run to its end by itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// Version of this structure.
+    pub v: u8,
+    /// The run.
+    pub run: RunId,
+    /// Secret of this run; whoever knows it may steer the shim. Hexadecimal, 128 bits.
+    pub nonce: String,
+    /// Where the shim keeps its files.
+    pub files: RunFiles,
+    /// The cage to build.
+    pub cage: CageSpec,
+    /// The policy to start with.
+    pub policy: Policy,
+    /// What happens to what no rule allows.
+    pub hold: HoldMode,
+    /// Bounds to enforce.
+    pub bounds: Bounds,
+    /// Steps in order. The first that fails ends the plan as its [`OnFailure`] says.
+    pub steps: Vec<StepSpec>,
+    /// Commit the run starts from, in hexadecimal.
+    pub base: String,
+    /// The operator's own proxy settings, as found in the engine's environment.
+    pub proxy: ProxySettings,
+}
+
+/// The operator's proxy settings, by their usual variables; empty strings are absent.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ProxySettings {
+    /// `https_proxy`, used for every TCP destination through CONNECT.
+    pub https: Option<String>,
+    /// `all_proxy`, for example `socks5h://127.0.0.1:1080`.
+    pub all: Option<String>,
+    /// `no_proxy`.
+    pub no_proxy: Option<String>,
+}
+
+/// A run's files. All absolute; the folder is 0700 and out of every cage's reach.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunFiles {
+    /// The event journal: one JSON event a line.
+    pub journal: PathBuf,
+    /// The terminal result ([`ExitRecord`]), renamed into place; its presence ends the run.
+    pub exit: PathBuf,
+    /// The socket that the shim listens on.
+    pub socket: PathBuf,
+    /// Process identity of the shim ([`ShimIdentity`]), renamed into place before the socket listens.
+    pub identity: PathBuf,
+    /// The run's commits as a git bundle, written by the harvest step.
+    pub bundle: PathBuf,
+    /// Standard error of the shim itself: logs.
+    pub log: PathBuf,
+}
+
+/// What happens to an action that no rule allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HoldMode {
+    /// It waits for the operator.
+    Hold,
+    /// It is refused at once.
+    Refuse,
+}
+
+/// One step to run in the cage.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StepSpec {
+    /// Its name, unique in the run.
+    pub name: StepName,
+    /// What it is for.
+    pub kind: StepKind,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Variables beside the cage's own environment.
+    pub env: Vec<(String, String)>,
+    /// Where its standard streams go.
+    pub stdio: Stdio,
+    /// What its failure means.
+    pub on_failure: OnFailure,
+}
+
+/// Where a step's standard streams go. Standard input is `/dev/null` but for a terminal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "stdio", rename_all = "snake_case")]
+pub enum Stdio {
+    /// Lines of both streams become output events.
+    Journal,
+    /// A pseudo-terminal; input and size come from the engine.
+    Terminal {
+        /// Columns at the start.
+        columns: u16,
+        /// Rows at the start.
+        rows: u16,
+    },
+    /// Standard output goes to a file of the host, up to a size; standard error is journalled.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Most bytes.
+        limit: u64,
+    },
+}
+
+/// What a step's failure means for the steps after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// Steps up to [`StepKind::Finish`] are skipped; finish, harvest and what comes after still run.
+    SkipToFinish,
+    /// Noted; the next step runs.
+    Continue,
+    /// Nothing after it runs.
+    Abort,
+}
+
+/// Who a shim is: never a process id alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShimIdentity {
+    /// The run.
+    pub run: RunId,
+    /// Process id on the host.
+    pub pid: u32,
+    /// Start time of that process in clock ticks since boot, field 22 of `/proc/<pid>/stat`.
+    pub start_ticks: u64,
+    /// The kernel's boot id.
+    pub boot_id: String,
+}
+
+/// How a run ended, written once by its shim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitRecord {
+    /// The run.
+    pub run: RunId,
+    /// The newest event in the journal.
+    pub last_seq: EventSeq,
+    /// Result of each step that was planned, in order.
+    pub steps: Vec<(StepName, StepKind, StepResult)>,
+    /// The outcome before harvest: set when the run cannot have changes to review (a wall missing,
+    /// setup failed, cancelled); `None` when the bundle and the agent's step decide.
+    pub verdict: Option<Outcome>,
+    /// Tip of the worktree's HEAD, as seen in the cage after the finish step, in hexadecimal.
+    pub head: Option<String>,
+    /// Processes still in the cage when it was torn down, all killed.
+    pub killed: u32,
+}
+
+/// What an engine asks of a shim. `method` and `params` of JSON-RPC.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "method", content = "params", rename_all = "snake_case")]
+pub enum Request {
+    /// Must come first.
+    Hello {
+        /// The run that is meant.
+        run: RunId,
+        /// Its nonce.
+        nonce: String,
+        /// The engine's epoch.
+        epoch: Epoch,
+    },
+    /// Events after a cursor, at most `limit`; waits up to `wait_ms` when there are none yet.
+    Events {
+        /// The last event the caller has.
+        after: EventSeq,
+        /// At most this many.
+        limit: u32,
+        /// Longest wait for news.
+        wait_ms: u32,
+    },
+    /// Puts a policy revision in force, records the decision it came from, re-judges everything.
+    Apply {
+        /// The whole new policy.
+        policy: Box<Policy>,
+        /// The decision behind it, to be journalled.
+        amendment: Box<Amendment>,
+        /// The block that it answers, where it answers one.
+        block: Option<BlockId>,
+    },
+    /// Stops the run: asks, then signals, then kills, with these waits between.
+    Stop {
+        /// Wait between interrupt, terminate and kill, in milliseconds.
+        grace_ms: u32,
+    },
+    /// Bytes for the terminal of the running step, in base64.
+    Input {
+        /// The bytes.
+        bytes: String,
+    },
+    /// New size of the terminal.
+    Resize {
+        /// Columns.
+        columns: u16,
+        /// Rows.
+        rows: u16,
+    },
+}
+
+/// What a shim answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Response {
+    /// To hello.
+    Welcome {
+        /// Who answers.
+        identity: ShimIdentity,
+        /// The newest event.
+        last_seq: EventSeq,
+        /// The policy in force.
+        revision: Revision,
+    },
+    /// To events.
+    Events {
+        /// In order, without holes.
+        events: Vec<Event>,
+        /// True when no event will ever follow.
+        ended: bool,
+    },
+    /// To apply.
+    Applied {
+        /// Holds let go.
+        released: u32,
+        /// Holds refused.
+        refused: u32,
+        /// Connections cut.
+        cut: u32,
+    },
+    /// To stop, input and resize.
+    Done,
+}

@@ -1,0 +1,1 @@
+//! Whole-product suites live beside this file, one folder each.
