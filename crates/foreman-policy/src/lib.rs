@@ -5,9 +5,38 @@
 //! floor (never amendable) < profile < project file < order < amendments; a denial beats an allowing
 //! rule of any layer, and the floor beats everything. Names are decided on the name the cage looked
 //! up; a bare address never inherits a name's rule.
+//!
+//! Every text that comes in (policy files, `--allow`, names from the cage) is hostile: it is bounded,
+//! refused with a sentence, and made safe to show before it is quoted. Nothing here panics on it.
+//!
+//! What this crate is not: it resolves no names and opens no files. Whoever does must ask again with
+//! what was found ([`classify`], [`Subject::Egress::resolved`](foreman_domain::Subject), and
+//! [`path_floor`] on the canonical path).
 
+mod address;
+mod destination;
+mod error;
+mod file;
+mod floor;
+mod host;
+mod judge;
+mod offer;
+mod path_floor;
+mod quantity;
+mod render;
 mod rule;
 
+pub use address::{AddressClass, classify};
+pub use destination::{parse_allow, parse_destination};
+pub use error::PolicyError;
+pub use file::{PolicyFile, parse_bounds, parse_policy};
+pub use floor::{port_floor, subject_floor};
+pub use host::{HostError, canonical_host};
+pub use judge::{Explained, Question, Ruling, Verdict};
+pub use offer::{Offer, offers};
+pub use path_floor::{path_floor, write_floor};
+pub use quantity::{bytes_in_words, duration_in_words, parse_bytes, parse_duration};
+pub use render::{append_egress, render_egress};
 pub use rule::{
     Access, Bounds, Denial, EgressRule, HostPattern, Layer, Origin, PathRule, Policy, RuleId, Use,
 };

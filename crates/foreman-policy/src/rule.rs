@@ -4,6 +4,7 @@ use foreman_domain::{AmendmentId, At, HoldId, Protocol, Revision, Subject};
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::PathBuf;
 
 /// Where a rule comes from; later layers are narrower.
@@ -24,6 +25,18 @@ pub enum Layer {
     Amendment,
 }
 
+impl fmt::Display for Layer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Floor => "floor",
+            Self::Profile => "profile",
+            Self::Project => "project",
+            Self::Order => "work order",
+            Self::Amendment => "amendment",
+        })
+    }
+}
+
 /// Name of a rule within a policy, for example `order:2`, `amendment:r7k2mqdx-a1`. Opaque.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -31,8 +44,8 @@ pub enum Layer {
 #[serde(transparent)]
 pub struct RuleId(pub String);
 
-impl std::fmt::Display for RuleId {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for RuleId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
     }
 }
@@ -106,6 +119,22 @@ pub struct EgressRule {
     pub expires: Option<At>,
 }
 
+/// What the rule opens, without where it comes from: `tcp registry.example:443`.
+impl fmt::Display for EgressRule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            HostPattern::Address(IpNet::V6(_)) => {
+                write!(out, "{} [{}]:{}", self.protocol, self.host, self.port)?;
+            }
+            host => write!(out, "{} {host}:{}", self.protocol, self.port)?,
+        }
+        match &self.resolves_to {
+            Some(range) => write!(out, " at {}", HostPattern::Address(*range)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Refuses a subject at once, without a card.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Denial {
@@ -151,6 +180,19 @@ pub struct Bounds {
     pub output_bytes: Option<u64>,
 }
 
+impl Bounds {
+    /// These bounds, and those of the wider layer where these say nothing.
+    #[must_use]
+    pub fn or(self, wider: Self) -> Self {
+        Self {
+            wall_seconds: self.wall_seconds.or(wider.wall_seconds),
+            memory_bytes: self.memory_bytes.or(wider.memory_bytes),
+            processes: self.processes.or(wider.processes),
+            output_bytes: self.output_bytes.or(wider.output_bytes),
+        }
+    }
+}
+
 /// Everything a run is judged by. One value per revision.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Policy {
@@ -162,4 +204,22 @@ pub struct Policy {
     pub denials: Vec<Denial>,
     /// What of the host may be seen.
     pub paths: Vec<PathRule>,
+}
+
+#[cfg(test)]
+#[path = "rule/arbitrary.rs"]
+pub(crate) mod arbitrary;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_policy_survives_json(policy in arbitrary::policy()) {
+            let text = serde_json::to_string(&policy).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy);
+        }
+    }
 }

@@ -1,0 +1,77 @@
+//! The floor of destinations: what no rule, however written, can open.
+//!
+//! By address ([`crate::classify`]), by name, and by port. Judging, explaining and parsing all ask here,
+//! so that a rule which could never count is refused where it is written.
+
+use crate::address::{AddressClass, classify};
+use crate::host::canonical_host;
+use foreman_domain::{Host, Protocol, Subject};
+use std::net::IpAddr;
+
+/// Why no rule can ever allow the subject, as a sentence; `None` when one can.
+#[must_use]
+pub fn subject_floor(subject: &Subject) -> Option<String> {
+    let Subject::Egress {
+        protocol,
+        host,
+        port,
+        resolved,
+    } = subject;
+    if let Some(why) = port_floor(*protocol, *port) {
+        return Some(why);
+    }
+    let address_floor = |address: IpAddr| match classify(address) {
+        AddressClass::Floor(why) => Some(why),
+        AddressClass::Public | AddressClass::Private => None,
+    };
+    let own = match host {
+        Host::Address(address) => address_floor(*address),
+        Host::Name(name) if canonical_host(name).as_ref() != Ok(host) => {
+            return Some(
+                "That is not a host name in its canonical form, so no rule can open it".into(),
+            );
+        }
+        Host::Name(name) => name_floor(name),
+    };
+    if let Some(why) = own {
+        return Some(format!("{host} is {why}, which no rule can open"));
+    }
+    let address = (*resolved)?;
+    let why = address_floor(address)?;
+    Some(format!(
+        "{host} resolves to {address}, {why}, which no rule can open"
+    ))
+}
+
+/// Why no rule can open a port of any host, as a sentence; `None` when one can.
+#[must_use]
+pub fn port_floor(protocol: Protocol, port: u16) -> Option<String> {
+    match (protocol, port) {
+        (_, 0) => Some("0 is not a port that can be reached".into()),
+        (_, 53) => Some(
+            "Port 53 is answered by the cage's own resolver, whatever the host, so no rule can open it"
+                .into(),
+        ),
+        // QUIC and DNS over QUIC: programs use TCP instead, where a connection can be held.
+        (Protocol::Udp, 443 | 853) => Some(format!(
+            "UDP on port {port} is refused at once, so that programs use TCP instead; no rule can open it"
+        )),
+        _ => None,
+    }
+}
+
+/// Why a name is on the floor whatever it would resolve to, as "a name of the loopback address".
+pub(crate) fn name_floor(name: &str) -> Option<&'static str> {
+    const METADATA: &[&str] = &[
+        "metadata.google.internal",
+        "instance-data",
+        "instance-data.ec2.internal",
+    ];
+    if name == "localhost" || name.ends_with(".localhost") {
+        Some("a name of the loopback address")
+    } else if METADATA.contains(&name) {
+        Some("a name of the cloud metadata service")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,202 @@
+//! The rules that would unblock a block, narrowest first: what a card offers.
+//!
+//! Every offer opens the block's subject and says in words what else it opens and for how long. What is
+//! on the floor gets no offer. The engine fills in the rule's origin when an offer is taken.
+
+use crate::address::{AddressClass, classify};
+use crate::floor::subject_floor;
+use crate::host::is_shared_suffix;
+use crate::judge::{shown, unresolved};
+use crate::quantity::counted;
+use crate::{EgressRule, HostPattern, Layer, Origin, RuleId, Use};
+use foreman_domain::{Block, Host, Protocol, Scope, Subject};
+use ipnet::IpNet;
+use std::collections::BTreeSet;
+
+/// A rule that would unblock a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// How far it reaches.
+    pub scope: Scope,
+    /// What it opens and for how long: "Let this run connect to a.example:443 until it ends".
+    pub words: String,
+    /// The rule; its origin is a placeholder.
+    pub rule: EgressRule,
+    /// Different past subjects beside the block's own that it would also have allowed.
+    pub also_opens: u32,
+    /// True for wildcards, bare addresses and whole-project scope.
+    pub needs_confirmation: bool,
+}
+
+/// Rules that would unblock `block`, narrowest first: once (while something waits), this run, this work
+/// order, this project; then, where the name has three labels or more, its siblings for this run.
+/// `past` are the subjects that were held or refused in this run before.
+#[must_use]
+pub fn offers(block: &Block, past: &[Subject]) -> Vec<Offer> {
+    let subject = &block.subject;
+    if subject_floor(subject).is_some() {
+        return Vec::new();
+    }
+    let Subject::Egress { host, resolved, .. } = subject;
+    let to = place_words(subject);
+    let verb = verb(subject);
+    let exact = HostPattern::exactly(host);
+    let bare = matches!(host, Host::Address(_));
+    let mut offers = Vec::new();
+    if block.waiting > 0 {
+        let mut rule = rule_for(subject, exact.clone(), Layer::Amendment);
+        rule.applies = Use::Holds {
+            subject: subject.clone(),
+            through: block.last_hold,
+        };
+        let words = format!("Let {} to {to} go on, once", waiting_words(block));
+        offers.push(Offer {
+            scope: Scope::Once,
+            words,
+            rule,
+            also_opens: 0,
+            needs_confirmation: bare,
+        });
+    }
+    let lasting = [
+        (
+            Scope::Run,
+            Layer::Amendment,
+            format!("Let this run {verb} {to} until it ends"),
+        ),
+        (
+            Scope::Order,
+            Layer::Order,
+            format!("Let every run of this work order {verb} {to}"),
+        ),
+        (
+            Scope::Project,
+            Layer::Project,
+            format!("Let every run in this project {verb} {to}"),
+        ),
+    ];
+    for (scope, layer, words) in lasting {
+        let rule = rule_for(subject, exact.clone(), layer);
+        offers.push(Offer {
+            scope,
+            words,
+            also_opens: also_opens(&rule, subject, past),
+            rule,
+            needs_confirmation: bare || scope == Scope::Project,
+        });
+    }
+    // A private address that was found for one name is no reason to open it to others.
+    if let Some(suffix) = sibling_suffix(host)
+        && resolved.is_none()
+    {
+        let Subject::Egress { port, .. } = subject;
+        let words = format!(
+            "Let this run {verb} any name directly under {suffix}, port {port} (*.{suffix}:{port}), \
+             until it ends"
+        );
+        let rule = rule_for(
+            subject,
+            HostPattern::OneLabelUnder(suffix),
+            Layer::Amendment,
+        );
+        offers.push(Offer {
+            scope: Scope::Run,
+            words,
+            also_opens: also_opens(&rule, subject, past),
+            rule,
+            needs_confirmation: true,
+        });
+    }
+    offers
+}
+
+fn rule_for(subject: &Subject, host: HostPattern, layer: Layer) -> EgressRule {
+    let Subject::Egress {
+        protocol,
+        port,
+        resolved,
+        ..
+    } = subject;
+    EgressRule {
+        origin: Origin {
+            id: RuleId("offer".into()),
+            layer,
+            source: "amended by you".into(),
+            amendment: None,
+            reason: None,
+        },
+        protocol: *protocol,
+        host,
+        port: *port,
+        resolves_to: resolved.map(|address| IpNet::from(address.to_canonical())),
+        applies: Use::Always,
+        expires: None,
+    }
+}
+
+/// `registry.example:443`, with the address where it is a private one.
+fn place_words(subject: &Subject) -> String {
+    let Subject::Egress {
+        host,
+        port,
+        resolved,
+        ..
+    } = subject;
+    let plain = Subject::Egress {
+        protocol: Protocol::Tcp,
+        host: host.clone(),
+        port: *port,
+        resolved: None,
+    };
+    let place = shown(&plain);
+    match (resolved, host) {
+        (Some(address), _) => format!("{place} at {address} (a private address)"),
+        (None, Host::Address(address)) if classify(*address) == AddressClass::Private => {
+            format!("{place} (a private address)")
+        }
+        (None, _) => place,
+    }
+}
+
+fn verb(subject: &Subject) -> &'static str {
+    let Subject::Egress { protocol, .. } = subject;
+    match protocol {
+        Protocol::Tcp => "connect to",
+        Protocol::Udp => "send UDP to",
+    }
+}
+
+/// "the waiting connection", "the 3 waiting UDP packets".
+fn waiting_words(block: &Block) -> String {
+    let Subject::Egress { protocol, .. } = &block.subject;
+    let what = match protocol {
+        Protocol::Tcp => "waiting connection",
+        Protocol::Udp => "waiting UDP packet",
+    };
+    match block.waiting {
+        1 => format!("the {what}"),
+        count => format!("the {}", counted(u64::from(count), what)),
+    }
+}
+
+/// What a name of three labels or more has after its first one, where that is one owner's.
+fn sibling_suffix(host: &Host) -> Option<String> {
+    let Host::Name(name) = host else { return None };
+    let (_, suffix) = name.split_once('.')?;
+    (suffix.contains('.') && !is_shared_suffix(suffix)).then(|| suffix.to_owned())
+}
+
+fn also_opens(rule: &EgressRule, own: &Subject, past: &[Subject]) -> u32 {
+    // The same name before it was resolved was allowed already: not news.
+    let before = unresolved(own);
+    let others: BTreeSet<&Subject> = past
+        .iter()
+        .filter(|subject| **subject != *own && **subject != before)
+        .filter(|subject| rule.covers(subject) && subject_floor(subject).is_none())
+        .collect();
+    u32::try_from(others.len()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+#[path = "offer/tests.rs"]
+mod tests;
