@@ -1,7 +1,9 @@
 //! What a cage is to be, as data: written by the engine, built by the shim.
 
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 
 /// A cage to build.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,4 +37,150 @@ pub struct Bind {
     pub target: PathBuf,
     /// Read-only, or read and write. Always nosuid and nodev.
     pub writable: bool,
+}
+
+impl CageSpec {
+    /// Checks what no cage can be built from.
+    ///
+    /// # Errors
+    /// `InvalidInput` with a sentence.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        let name_is_plain = self
+            .hostname
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'));
+        if self.hostname.is_empty() || self.hostname.len() > 63 || !name_is_plain {
+            return refuse(format!("{:?} is no host name", self.hostname));
+        }
+        let binds = self
+            .binds
+            .iter()
+            .flat_map(|bind| [&bind.source, &bind.target]);
+        for path in binds.chain([&self.workdir, &self.home]) {
+            if !is_plain(path) {
+                return refuse(format!("{} is not an absolute, plain path", path.display()));
+            }
+        }
+        let targets = self.binds.iter().map(|bind| &bind.target);
+        for path in targets.chain([&self.home]) {
+            if OURS.iter().any(|ours| path.starts_with(ours)) || is_whole_system(path) {
+                return refuse(format!("{} belongs to the cage itself", path.display()));
+            }
+        }
+        if self.processes == 0 {
+            return refuse("a cage without processes can run nothing".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Where nothing of the host may be put, nor a home be. Beside the last two, `/run/foreman` takes what
+/// the engine puts there (the repository's objects).
+const OURS: [&str; 6] =
+    ["/proc", "/sys", "/dev", "/etc", "/run/foreman/bin", "/run/foreman/why.sock"];
+
+/// Whether putting something here would cover the system, or everything.
+fn is_whole_system(path: &Path) -> bool {
+    let above_or_at = |name: &str| Path::new("/").join(name).starts_with(path);
+    crate::root::SYSTEM.iter().any(|name| above_or_at(name)) || Path::new("/run/foreman").starts_with(path)
+}
+
+/// Absolute, without `.` and `..`, without a NUL byte.
+fn is_plain(path: &Path) -> bool {
+    let parts = path
+        .components()
+        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    path.is_absolute() && parts && !path.as_os_str().as_bytes().contains(&0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> CageSpec {
+        CageSpec {
+            hostname: "cage".into(),
+            workdir: "/home/op/w".into(),
+            home: "/home/op".into(),
+            binds: vec![],
+            env: vec![],
+            why_program: "/bin/true".into(),
+            processes: 10,
+            root_maps_to: 65534,
+            accept_weaker: vec![],
+        }
+    }
+
+    #[test]
+    fn an_ordinary_specification_is_fine() {
+        spec().check().unwrap();
+    }
+
+    #[test]
+    fn nothing_may_cover_what_the_cage_is_made_of() {
+        for target in [
+            "/",
+            "/usr",
+            "/nix",
+            "/proc/1",
+            "/dev/shm",
+            "/etc",
+            "/run",
+            "/run/foreman",
+            "/run/foreman/bin/x",
+        ] {
+            let bind = Bind {
+                source: "/srv".into(),
+                target: target.into(),
+                writable: true,
+            };
+            let spec = CageSpec {
+                binds: vec![bind],
+                ..spec()
+            };
+            assert!(spec.check().is_err(), "{target}");
+        }
+        for home in ["/", "/usr", "home/op", "/home/../etc"] {
+            assert!(
+                CageSpec {
+                    home: home.into(),
+                    ..spec()
+                }
+                .check()
+                .is_err(),
+                "{home}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_tool_below_a_system_directory_may_be_shown() {
+        let bind = Bind {
+            source: "/srv/x".into(),
+            target: "/opt/x".into(),
+            writable: false,
+        };
+        CageSpec {
+            binds: vec![bind],
+            ..spec()
+        }
+        .check()
+        .unwrap();
+    }
+
+    #[test]
+    fn odd_host_names_are_refused() {
+        for name in ["", "a b", "a\nb", &"x".repeat(64)] {
+            assert!(
+                CageSpec {
+                    hostname: name.to_owned(),
+                    ..spec()
+                }
+                .check()
+                .is_err(),
+                "{name:?}"
+            );
+        }
+    }
 }

@@ -78,7 +78,8 @@ pub enum Closed {
         /// What the other side or the resolver answered, as a sentence.
         why: String,
     },
-    /// The caller inside gave up before it was connected.
+    /// The caller inside gave up before it was connected, or the question was asked anew because
+    /// the name resolved to a private address.
     Abandoned,
 }
 
@@ -105,4 +106,11 @@ pub trait Judge: Send + Sync + 'static {
     /// The gateway refused something by itself, before any rule was asked (floor addresses, UDP 443,
     /// a name that is no name): for the feed and for `foreman why`.
     fn refused(&self, protocol: Protocol, host: Host, port: u16, why: &str);
+
+    /// As [`Judge::refused`], for `count` more like one that was told before. Repeats are counted
+    /// and told at most once a second.
+    fn refused_again(&self, protocol: Protocol, host: Host, port: u16, why: &str, count: u64) {
+        let _ = count;
+        self.refused(protocol, host, port, why);
+    }
 }

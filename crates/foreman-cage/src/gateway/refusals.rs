@@ -1,0 +1,148 @@
+//! What the gateway refuses by itself is told once, and then counted.
+//!
+//! A cage can try as often as it likes; the feed cannot take a line for each. The first refusal of
+//! a kind is told at once; those that follow are told as one number, once a second. Kinds are
+//! bounded too: above the bound they are only counted in the log.
+
+use super::judge::Judge;
+use foreman_domain::{Host, Protocol};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Kinds that are told apart at one time.
+const KINDS_AT_MOST: usize = 1024;
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Kind {
+    protocol: Protocol,
+    host: Host,
+    port: u16,
+    why: String,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    repeats: HashMap<Kind, u64>,
+    beyond: u64,
+}
+
+/// Tells a judge about refusals.
+#[derive(Debug)]
+pub(crate) struct Refusals<J> {
+    judge: Arc<J>,
+    seen: Mutex<Seen>,
+}
+
+impl<J: Judge> Refusals<J> {
+    /// Tells this judge.
+    pub fn new(judge: Arc<J>) -> Self {
+        Self { judge, seen: Mutex::default() }
+    }
+
+    /// Something was refused.
+    pub fn tell(&self, protocol: Protocol, host: Host, port: u16, why: &str) {
+        let kind = Kind { protocol, host, port, why: why.to_owned() };
+        {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(repeats) = seen.repeats.get_mut(&kind) {
+                *repeats += 1;
+                return;
+            }
+            if seen.repeats.len() >= KINDS_AT_MOST {
+                seen.beyond += 1;
+                return;
+            }
+            seen.repeats.insert(kind.clone(), 0);
+        }
+        self.judge.refused(protocol, kind.host, port, why);
+    }
+
+    /// Tells what was counted, once a second, until cancelled; then the rest.
+    pub async fn run(&self, cancel: CancellationToken) {
+        loop {
+            let ended = tokio::select! {
+                () = cancel.cancelled() => true,
+                () = tokio::time::sleep(PERIOD) => false,
+            };
+            self.flush();
+            if ended {
+                return;
+            }
+        }
+    }
+
+    fn flush(&self) {
+        let (counted, beyond) = {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counted = Vec::new();
+            // A kind that was quiet for a period is forgotten, and told at once when it comes again.
+            seen.repeats.retain(|kind, repeats| {
+                let count = std::mem::take(repeats);
+                if count > 0 {
+                    counted.push((kind.clone(), count));
+                }
+                count > 0
+            });
+            (counted, std::mem::take(&mut seen.beyond))
+        };
+        for (kind, count) in counted {
+            self.judge.refused_again(kind.protocol, kind.host, kind.port, &kind.why, count);
+        }
+        if beyond > 0 {
+            tracing::warn!(beyond, "refused too many different destinations to list each");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::{Attempt, Closed, ConnectionId, Verdict};
+
+    #[derive(Default)]
+    struct Told(Mutex<Vec<(u16, u64)>>);
+
+    impl Judge for Told {
+        async fn judge(&self, _: Attempt) -> Verdict {
+            Verdict::Refuse
+        }
+        fn looked_up(&self, _: &str) {}
+        fn closed(&self, _: ConnectionId, _: Closed) {}
+        fn refused(&self, _: Protocol, _: Host, port: u16, _: &str) {
+            self.0.lock().unwrap().push((port, 1));
+        }
+        fn refused_again(&self, _: Protocol, _: Host, port: u16, _: &str, count: u64) {
+            self.0.lock().unwrap().push((port, count));
+        }
+    }
+
+    fn tell(refusals: &Refusals<Told>, port: u16) {
+        refusals.tell(Protocol::Tcp, Host::Name("a.example".into()), port, "why");
+    }
+
+    #[test]
+    fn repeats_are_told_as_one_number() {
+        let refusals = Refusals::new(Arc::new(Told::default()));
+        for _ in 0..1000 {
+            tell(&refusals, 1);
+        }
+        tell(&refusals, 2);
+        refusals.flush();
+        tell(&refusals, 2);
+        refusals.flush();
+        assert_eq!(*refusals.judge.0.lock().unwrap(), [(1, 1), (2, 1), (1, 999), (2, 1)]);
+    }
+
+    #[test]
+    fn kinds_are_bounded() {
+        let refusals = Refusals::new(Arc::new(Told::default()));
+        for port in 0..5000 {
+            tell(&refusals, port);
+        }
+        assert_eq!(refusals.judge.0.lock().unwrap().len(), KINDS_AT_MOST);
+    }
+}

@@ -1,0 +1,297 @@
+//! Process 1 of a cage: a small server with one thread, one socket and no rights.
+//!
+//! It forks payloads, reaps everything that ends, and can kill all or signal one. It has no
+//! capabilities, cannot be traced or read, and from inside no signal reaches it. It trusts its
+//! socket and nothing else, and ends, and with it the whole cage, when the socket closes: that is
+//! when its supervisor is gone.
+
+use crate::identity::Identity;
+use crate::kernel;
+use crate::payload::{self, Streams};
+use crate::root::{Built, HostPlaces};
+use crate::seccomp::Filter;
+use crate::wire::{self, During, Ended, Failed, Notice, Report, Request, Stdio, What};
+use crate::{CageSpec, Step, landlock_wall};
+use landlock::RulesetCreated;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::Mode;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork, pipe2};
+use std::collections::HashSet;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+/// Processes beyond a payload's own bound, so that a later step can still start.
+const SPARE_PROCESSES: u64 = 16;
+
+/// What every payload is made from.
+pub(crate) struct Surroundings<'cage> {
+    pub spec: &'cage CageSpec,
+    pub identity: Identity,
+    pub namespace_limits: &'cage OwnedFd,
+    pub landlock: Option<BorrowedFd<'cage>>,
+    pub filter: &'cage Filter,
+    pub host: &'cage HostPlaces,
+}
+
+/// Tells that the cage is ready and serves until the socket closes. Fails only before the first.
+pub(crate) fn serve(
+    spec: &CageSpec,
+    identity: Identity,
+    socket: &OwnedFd,
+    built: &Built,
+) -> Result<(), Failed> {
+    let during = |what: &'static str| move || what.to_owned();
+    let step = Step::InitProcess;
+    kernel::process_control(libc::PR_SET_DUMPABLE, 0).during(step, during("PR_SET_DUMPABLE"))?;
+    // The operator's keys; the filter keeps payloads from asking for any.
+    let _ = kernel::new_session_keyring();
+    let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())
+        .during(step, during("/dev/null"))?;
+    for stream in 0..3 {
+        kernel::duplicate_to(null.as_raw_fd(), stream).during(step, during("standard streams"))?;
+    }
+    // No required wall: where it cannot be had, the report says so.
+    let ruleset: Option<OwnedFd> = landlock_wall::rules(spec)
+        .ok()
+        .and_then(RulesetCreated::into);
+    let filter = Filter::new();
+    let children = child_signals().during(step, during("signals"))?;
+    limit_processes(spec).during(step, during("limits"))?;
+    kernel::drop_capabilities().during(step, during("capabilities"))?;
+    kernel::process_control(libc::PR_SET_NO_NEW_PRIVS, 1).during(step, during("no_new_privs"))?;
+    let ready = Report::Ready {
+        landlock: ruleset.is_some(),
+    };
+    wire::send(
+        socket.as_fd(),
+        &ready,
+        &[built.why.as_fd(), built.proc.as_fd()],
+    )
+    .during(step, during("answering"))?;
+    let mut keep: Vec<RawFd> = vec![socket.as_raw_fd(), children.as_raw_fd()];
+    keep.push(built.namespace_limits.as_raw_fd());
+    keep.extend(ruleset.as_ref().map(AsRawFd::as_raw_fd));
+    // SAFETY: the launcher's descriptors are owned by values of its copied memory, which this
+    // process never uses nor drops: it ends by `_exit`.
+    unsafe { kernel::close_all_but(&keep) }.during(step, during("closing descriptors"))?;
+    let around = Surroundings {
+        spec,
+        identity,
+        namespace_limits: &built.namespace_limits,
+        landlock: ruleset.as_ref().map(AsFd::as_fd),
+        filter: &filter,
+        host: &built.host,
+    };
+    let mut init = Init {
+        socket,
+        programs: HashSet::new(),
+        killing: None,
+    };
+    // Whatever ends the loop, there is nobody left to tell.
+    let _ = init.run(&around, &children);
+    Ok(())
+}
+
+struct Init<'cage> {
+    socket: &'cage OwnedFd,
+    /// Payloads whose exits are to be told.
+    programs: HashSet<Pid>,
+    /// A request to kill everything that is under way, and how many it took so far.
+    killing: Option<(u64, u32)>,
+}
+
+impl Init<'_> {
+    fn run(&mut self, around: &Surroundings<'_>, children: &SignalFd) -> io::Result<()> {
+        loop {
+            let mut waiting = [
+                PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
+                PollFd::new(children.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut waiting, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let asked = waiting[0].any().unwrap_or(true);
+            let ended = waiting[1].any().unwrap_or(true);
+            if ended {
+                while let Ok(Some(_)) = children.read_signal() {}
+                self.reap()?;
+            }
+            if asked {
+                match wire::receive::<Request>(self.socket.as_fd())? {
+                    Some((request, fds)) => self.answer(around, request, fds)?,
+                    None => return Ok(()),
+                }
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        around: &Surroundings<'_>,
+        request: Request,
+        fds: Vec<OwnedFd>,
+    ) -> io::Result<()> {
+        match request {
+            Request::Spawn { id, what, stdio } => match start(around, what, stdio, fds) {
+                Ok(started) => {
+                    self.programs.insert(started.pid);
+                    let ends: Vec<BorrowedFd<'_>> = started.ends.iter().map(AsFd::as_fd).collect();
+                    self.tell(
+                        &Notice::Spawned {
+                            id,
+                            pid: started.pid.as_raw(),
+                        },
+                        &ends,
+                    )
+                }
+                Err(failed) => self.tell(&Notice::NotSpawned { id, failed }, &[]),
+            },
+            Request::Signal { pid, signal } => {
+                // A program that has been reaped is not in the set, so its number is never reused
+                // for a signal.
+                if self.programs.contains(&Pid::from_raw(pid))
+                    && let Ok(signal) = Signal::try_from(signal)
+                {
+                    let _ = nix::sys::signal::killpg(Pid::from_raw(pid), signal);
+                }
+                Ok(())
+            }
+            Request::KillAll { id } => {
+                // What has ended by itself is not to be counted.
+                self.reap()?;
+                self.killing = Some((id, 0));
+                self.reap()
+            }
+        }
+    }
+
+    /// Collects everything that has ended, tells about programs, and goes on killing if asked to.
+    fn reap(&mut self) -> io::Result<()> {
+        loop {
+            if self.killing.is_some() {
+                // To all but process 1 and the caller, which are the same here.
+                let _ = nix::sys::signal::kill(Pid::from_raw(-1), Signal::SIGKILL);
+            }
+            let (pid, exit) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) => (pid, Ended::Code(code as u8)),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, Ended::Signal(signal as u8)),
+                Ok(WaitStatus::StillAlive) => return Ok(()),
+                Ok(_) | Err(Errno::EINTR) => continue,
+                Err(Errno::ECHILD) => {
+                    return match self.killing.take() {
+                        Some((id, count)) => self.tell(&Notice::Killed { id, count }, &[]),
+                        None => Ok(()),
+                    };
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if let Some((_, count)) = &mut self.killing {
+                *count += 1;
+            }
+            if self.programs.remove(&pid) {
+                self.tell(
+                    &Notice::Exited {
+                        pid: pid.as_raw(),
+                        exit,
+                    },
+                    &[],
+                )?;
+            }
+        }
+    }
+
+    fn tell(&self, notice: &Notice, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        wire::send(self.socket.as_fd(), notice, fds)
+    }
+}
+
+struct Started {
+    pid: Pid,
+    /// The supervisor's ends of the standard streams.
+    ends: Vec<OwnedFd>,
+}
+
+/// Forks a payload.
+fn start(
+    around: &Surroundings<'_>,
+    what: What,
+    stdio: Stdio,
+    fds: Vec<OwnedFd>,
+) -> Result<Started, Failed> {
+    let missing = || {
+        Failed::new(
+            Step::Prepare,
+            "descriptors",
+            &io::ErrorKind::InvalidData.into(),
+        )
+    };
+    let mut fds = fds.into_iter();
+    let status = fds.next().ok_or_else(missing)?;
+    let memory = match what {
+        What::Program => Some(fds.next().ok_or_else(missing)?),
+        What::Probes => None,
+    };
+    let (streams, ends) = make_streams(stdio).during(Step::Prepare, || "streams".into())?;
+    // SAFETY: this process has one thread.
+    match unsafe { fork() }.during(Step::Prepare, || "fork".into())? {
+        ForkResult::Parent { child } => Ok(Started { pid: child, ends }),
+        ForkResult::Child => {
+            // A panic must not unwind into process 1's loop in this copy of it.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match memory {
+                Some(memory) => {
+                    let why = payload::become_program(around, memory, streams);
+                    let text = serde_json::to_vec(&why).unwrap_or_default();
+                    let _ = std::fs::File::from(status).write_all(&text);
+                }
+                None => payload::become_probes(around, streams, status),
+            }));
+            kernel::end_process(127)
+        }
+    }
+}
+
+/// Makes the standard streams of a payload, as the cage's own user, and our ends of them.
+fn make_streams(stdio: Stdio) -> io::Result<(Streams, Vec<OwnedFd>)> {
+    let null = || open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty());
+    match stdio {
+        Stdio::Null => Ok((Streams::Separate([null()?, null()?, null()?]), vec![])),
+        Stdio::Pipes => {
+            let (out, out_write) = pipe2(OFlag::O_CLOEXEC)?;
+            let (error, error_write) = pipe2(OFlag::O_CLOEXEC)?;
+            Ok((
+                Streams::Separate([null()?, out_write, error_write]),
+                vec![out, error],
+            ))
+        }
+        Stdio::Terminal { columns, rows } => {
+            let (master, terminal) = kernel::open_terminal()?;
+            kernel::resize_terminal(master.as_fd(), columns, rows)?;
+            Ok((Streams::Terminal(terminal), vec![master]))
+        }
+    }
+}
+
+/// Makes the end of a child readable from a descriptor. Nothing else interrupts process 1.
+fn child_signals() -> io::Result<SignalFd> {
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
+    let mut ends = SigSet::empty();
+    ends.add(Signal::SIGCHLD);
+    Ok(SignalFd::with_flags(
+        &ends,
+        SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
+    )?)
+}
+
+/// The bound of all steps together: user namespaces below this one inherit it.
+fn limit_processes(spec: &CageSpec) -> io::Result<()> {
+    let most = u64::from(spec.processes).saturating_add(SPARE_PROCESSES);
+    let most = most.min(kernel::hard_limit(libc::RLIMIT_NPROC)?);
+    kernel::limit(libc::RLIMIT_NPROC, most)?;
+    kernel::limit(libc::RLIMIT_CORE, 0)
+}

@@ -1,0 +1,163 @@
+//! What becomes of a process between its fork from process 1 and its own program: every wall is put
+//! up around it, in an order in which none is in the way of the next.
+//!
+//! Order: session and streams, working directory, second user namespace (in which nobody can make
+//! another), limits, capabilities, Landlock, descriptors, system call filter. What fails before the
+//! end is reported over the status pipe and the process ends; it never runs unconfined.
+
+use crate::init::Surroundings;
+use crate::kernel;
+use crate::program;
+use crate::wire::{During, Failed, NotRun, Program};
+use crate::{Step, probe};
+use foreman_domain::Wall;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::sys::stat::{Mode, umask};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+/// The ends of its standard streams that a payload gets.
+pub(crate) enum Streams {
+    /// Standard input, output and error.
+    Separate([OwnedFd; 3]),
+    /// A terminal, for all three and as the controlling one.
+    Terminal(OwnedFd),
+}
+
+/// Makes programs of a cage the first choice when memory runs out.
+const OOM_SCORE: &str = "500";
+
+/// Becomes the program in `memory`. Returns only what kept it from running.
+pub(crate) fn become_program(
+    around: &Surroundings<'_>,
+    memory: OwnedFd,
+    streams: Streams,
+) -> NotRun {
+    let mut text = Vec::new();
+    let program = std::fs::File::from(memory)
+        .read_to_end(&mut text)
+        .and_then(|_| serde_json::from_slice::<Program>(&text).map_err(io::Error::other));
+    let program = match program.during(Step::Prepare, || "reading what to run".into()) {
+        Ok(program) => program,
+        Err(failed) => return NotRun::Unconfined(failed),
+    };
+    let argv = program.argv;
+    let Ok(prepared) = program::Prepared::new(&argv, &around.spec.env, &program.env) else {
+        return NotRun::NotStarted {
+            why: "the command or its environment holds a NUL byte".into(),
+        };
+    };
+    if let Err(failed) = take_streams(streams) {
+        return NotRun::Unconfined(failed);
+    }
+    let workdir = &around.spec.workdir;
+    if let Err(error) = nix::unistd::chdir(workdir) {
+        let why = format!(
+            "the working directory {} cannot be entered in the cage: {}",
+            workdir.display(),
+            error.desc()
+        );
+        return NotRun::NotStarted { why };
+    }
+    match confine(around) {
+        Err(failed) => NotRun::Unconfined(failed),
+        Ok(()) => NotRun::NotStarted {
+            why: prepared.execute(),
+        },
+    }
+}
+
+/// Runs the probes, confined like a program, and writes what they saw to `status`.
+pub(crate) fn become_probes(around: &Surroundings<'_>, streams: Streams, status: OwnedFd) {
+    let confined = take_streams(streams)
+        .and_then(|()| {
+            nix::unistd::chdir(&around.spec.workdir)
+                .during(Step::Prepare, || "entering the working directory".into())
+        })
+        .and_then(|()| confine(around))
+        .and_then(|()| {
+            // There is no `exec` that would do it.
+            // SAFETY: the descriptors closed here belong to values that this process, which ends
+            // without dropping anything, does not use any more.
+            unsafe { kernel::close_all_but(&[status.as_raw_fd()]) }
+                .during(Step::InitProcess, || "closing descriptors".into())
+        });
+    let results = match confined {
+        Ok(()) => probe::run(around.spec, around.host),
+        Err(failed) => vec![probe::unconfined(&failed)],
+    };
+    let text = serde_json::to_vec(&results).unwrap_or_default();
+    let _ = std::fs::File::from(status).write_all(&text);
+}
+
+/// Own session, standard streams, controlling terminal.
+fn take_streams(streams: Streams) -> Result<(), Failed> {
+    let during = |what: &'static str| move || what.to_owned();
+    nix::unistd::setsid().during(Step::Prepare, during("setsid"))?;
+    let raw: [RawFd; 3] = match &streams {
+        Streams::Separate(streams) => streams.each_ref().map(AsRawFd::as_raw_fd),
+        Streams::Terminal(terminal) => {
+            kernel::take_terminal(terminal.as_fd()).during(Step::Prepare, during("terminal"))?;
+            [terminal.as_raw_fd(); 3]
+        }
+    };
+    for (target, fd) in (0..).zip(raw) {
+        kernel::duplicate_to(fd, target).during(Step::Prepare, during("standard streams"))?;
+    }
+    Ok(())
+}
+
+/// Puts up every wall. Afterwards only `exec`, or writing to the status pipe, is left to do.
+fn confine(around: &Surroundings<'_>) -> Result<(), Failed> {
+    let during = |what: &'static str| move || what.to_owned();
+    umask(Mode::from_bits_truncate(0o022));
+    default_signals().during(Step::InitProcess, during("signals"))?;
+    // Process 1 is not dumpable; the files of our own /proc entry must be ours to write.
+    kernel::process_control(libc::PR_SET_DUMPABLE, 1)
+        .during(Step::InitProcess, during("PR_SET_DUMPABLE"))?;
+    std::fs::write("/proc/self/oom_score_adj", OOM_SCORE)
+        .during(Step::InitProcess, during("oom_score_adj"))?;
+    around.identity.enter_inner_namespace()?;
+    forbid_namespaces(around).during(Step::UserNamespace, during("max_user_namespaces"))?;
+    for (resource, value) in [
+        (libc::RLIMIT_CORE, 0),
+        (libc::RLIMIT_NICE, 0),
+        (libc::RLIMIT_RTPRIO, 0),
+        (libc::RLIMIT_NPROC, u64::from(around.spec.processes)),
+    ] {
+        let value = value.min(kernel::hard_limit(resource).unwrap_or(value));
+        kernel::limit(resource, value).during(Step::InitProcess, during("limits"))?;
+    }
+    kernel::drop_capabilities().during(Step::InitProcess, during("capabilities"))?;
+    kernel::process_control(libc::PR_SET_NO_NEW_PRIVS, 1)
+        .during(Step::InitProcess, during("no_new_privs"))?;
+    if let Some(landlock) = around.landlock {
+        kernel::enter_landlock(landlock).during(Step::Landlock, String::new)?;
+    }
+    kernel::close_on_exec_from(3).during(Step::InitProcess, during("closing descriptors"))?;
+    let filtered = around.filter.install();
+    let accepted = around.spec.accept_weaker.contains(&Wall::Seccomp);
+    if !accepted {
+        filtered.during(Step::Seccomp, String::new)?;
+    }
+    Ok(())
+}
+
+/// No process of this namespace can make another user namespace.
+fn forbid_namespaces(around: &Surroundings<'_>) -> io::Result<()> {
+    let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    let file = openat(
+        around.namespace_limits,
+        "max_user_namespaces",
+        flags,
+        Mode::empty(),
+    )?;
+    std::fs::File::from(file).write_all(b"0")
+}
+
+/// Nothing blocked, nothing ignored: what a program expects to find.
+fn default_signals() -> nix::Result<()> {
+    kernel::reset_signal_handlers();
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
+}

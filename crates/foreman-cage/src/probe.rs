@@ -1,0 +1,184 @@
+//! Proof from inside: what must fail is tried, by a process that is confined like any program.
+//!
+//! Each wall gets one result. A wall holds when every try failed the way it must; anything else,
+//! also a try that failed for a reason of its own, is reported as a hole. Nothing is damaged where a
+//! wall does not hold: tries that would succeed change nothing, or undo it.
+
+mod egress;
+mod files;
+
+pub use egress::PROBE_NAME;
+
+use crate::root::HostPlaces;
+use crate::wire::Failed;
+use crate::{CageSpec, ProbeResult, kernel};
+use foreman_domain::Wall;
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+use std::io;
+
+/// The tries at one wall.
+struct Tries {
+    wall: Wall,
+    stopped: Vec<String>,
+    holes: Vec<String>,
+}
+
+impl Tries {
+    fn at(wall: Wall) -> Self {
+        Self {
+            wall,
+            stopped: vec![],
+            holes: vec![],
+        }
+    }
+
+    /// Notes a try: `what` in words that follow "could" or "could not".
+    fn note(&mut self, what: impl Into<String>, stopped: bool) {
+        let list = if stopped {
+            &mut self.stopped
+        } else {
+            &mut self.holes
+        };
+        list.push(what.into());
+    }
+
+    /// Notes a try that must fail with one of these answers.
+    fn must_fail<T>(&mut self, what: impl Into<String>, tried: io::Result<T>, with: &[i32]) {
+        match tried {
+            Ok(_) => self.note(what, false),
+            Err(error) => {
+                let expected = error
+                    .raw_os_error()
+                    .is_some_and(|errno| with.contains(&errno));
+                let what = what.into();
+                self.note(
+                    if expected {
+                        what
+                    } else {
+                        format!("{what} ({error})")
+                    },
+                    expected,
+                );
+            }
+        }
+    }
+
+    fn result(self) -> ProbeResult {
+        let holds = self.holes.is_empty();
+        let detail = if holds {
+            format!("could not {}", self.stopped.join(", "))
+        } else {
+            format!("could {}", self.holes.join(", "))
+        };
+        ProbeResult {
+            wall: self.wall,
+            holds,
+            detail,
+        }
+    }
+}
+
+/// Tries every wall. The caller is confined and has no descriptors but the standard streams and the
+/// one it answers on.
+pub(crate) fn run(spec: &CageSpec, host: &HostPlaces) -> Vec<ProbeResult> {
+    // The gateway answers these while the others are tried.
+    let asked = egress::ask();
+    let mut results = vec![user_namespace(), files::mounts(spec, host), system_calls()];
+    results.extend(files::git(spec));
+    results.push(files::landlock());
+    results.extend(asked.answers());
+    results
+}
+
+/// The result when the probes themselves could not be confined.
+pub(crate) fn unconfined(failed: &Failed) -> ProbeResult {
+    ProbeResult {
+        wall: failed.step.wall().unwrap_or(Wall::UserNamespace),
+        holds: false,
+        detail: format!(
+            "cannot {} ({}): {}",
+            failed.step.words(),
+            failed.detail,
+            failed.error()
+        ),
+    }
+}
+
+/// The results when nothing could be tried: no required wall is proven.
+pub(crate) fn none_held(why: &str) -> Vec<ProbeResult> {
+    let walls = [
+        Wall::UserNamespace,
+        Wall::Mounts,
+        Wall::Network,
+        Wall::Dns,
+        Wall::Seccomp,
+        Wall::Git,
+        Wall::Landlock,
+    ];
+    walls
+        .map(|wall| ProbeResult {
+            wall,
+            holds: false,
+            detail: why.to_owned(),
+        })
+        .into()
+}
+
+fn user_namespace() -> ProbeResult {
+    let mut tries = Tries::at(Wall::UserNamespace);
+    let answers = [libc::EPERM, libc::ENOSPC];
+    let nested = unshare(CloneFlags::CLONE_NEWUSER).map_err(io::Error::from);
+    tries.must_fail("make a user namespace", nested, &answers);
+    tries.note("be root", !nix::unistd::geteuid().is_root());
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.map(|value| value.trim_start_matches(':').trim().to_owned())
+    };
+    let none = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]
+        .iter()
+        .all(|set| field(set).and_then(|bits| u64::from_str_radix(&bits, 16).ok()) == Some(0));
+    tries.note("hold a capability", none);
+    tries.note(
+        "gain privileges by exec",
+        field("NoNewPrivs").as_deref() == Some("1"),
+    );
+    tries.result()
+}
+
+fn system_calls() -> ProbeResult {
+    let mut tries = Tries::at(Wall::Seccomp);
+    let vsock = kernel::try_socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0);
+    tries.must_fail("open a vsock socket", vsock, &[libc::EAFNOSUPPORT]);
+    let raw = kernel::try_socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP);
+    tries.must_fail("open a raw socket", raw, &[libc::EPERM]);
+    let audit = kernel::try_socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_NETFILTER);
+    tries.must_fail("reach the firewall", audit, &[libc::EPROTONOSUPPORT]);
+    tries.must_fail("set up io_uring", kernel::try_io_uring(), &[libc::ENOSYS]);
+    tries.must_fail(
+        "reach the keyring",
+        kernel::new_session_keyring(),
+        &[libc::EPERM],
+    );
+    tries.must_fail(
+        "type into a terminal",
+        kernel::try_terminal_injection(),
+        &[libc::EPERM],
+    );
+    let memory = kernel::try_read_memory(1);
+    tries.must_fail("read the memory of process 1", memory, &[libc::EPERM]);
+    let mount = nix::mount::mount(
+        Some("probe"),
+        "/tmp",
+        Some("tmpfs"),
+        nix::mount::MsFlags::empty(),
+        None::<&str>,
+    );
+    tries.must_fail(
+        "mount",
+        mount.map_err(io::Error::from),
+        &[Errno::EPERM as i32],
+    );
+    tries.result()
+}

@@ -1,0 +1,64 @@
+//! All cases, by name.
+
+mod ending;
+mod files;
+mod programs;
+mod refusals;
+mod walls;
+
+/// A case: a sentence and what proves it.
+pub type Case = (&'static str, fn());
+
+macro_rules! cases {
+    ($($module:ident: $($name:ident),+ $(,)?;)+) => {
+        pub const ALL: &[Case] = &[$($((stringify!($name), $module::$name as fn())),+),+];
+    };
+}
+
+cases! {
+    programs:
+        every_wall_holds_in_a_fresh_cage,
+        exit_codes_and_signals_are_told,
+        the_environment_is_exactly_what_was_asked_for,
+        only_the_standard_streams_are_open,
+        a_program_that_cannot_start_is_explained,
+        a_terminal_controls_its_program,
+        a_long_command_line_arrives_whole,
+        programs_run_side_by_side,
+        a_script_without_a_first_line_is_a_shells,
+        a_signal_reaches_the_whole_group,
+        common_tools_work;
+    files:
+        the_worktree_is_live_in_both_directions,
+        nothing_else_of_the_host_is_seen,
+        the_system_and_proc_are_read_only,
+        the_git_file_can_be_neither_written_nor_replaced,
+        users_hosts_and_the_resolver_are_the_cages_own,
+        the_cages_files_hold_no_setuid_and_no_devices,
+        foreman_and_its_socket_are_there;
+    walls:
+        every_forbidden_call_is_refused,
+        only_ordinary_sockets_can_be_made,
+        foreign_calls_do_not_work,
+        process_1_is_out_of_reach,
+        programs_have_no_privilege,
+        abstract_sockets_of_the_host_are_out_of_reach,
+        a_fork_bomb_is_bounded_and_the_next_program_starts,
+        roots_cage_is_an_unprivileged_user_on_the_host;
+    ending:
+        killing_all_takes_daemons_too,
+        destroying_counts_and_leaves_nothing,
+        dropping_a_cage_kills_it,
+        the_cage_dies_with_its_launcher,
+        a_dropped_spawn_leaves_no_program,
+        waiting_can_be_dropped_and_repeated;
+    refusals:
+        a_linked_source_is_refused,
+        a_source_that_is_no_file_is_refused,
+        a_missing_target_in_a_host_directory_is_refused,
+        a_linked_target_is_refused,
+        a_second_thread_is_refused,
+        an_impossible_specification_is_refused,
+        a_missing_program_of_why_is_refused,
+        a_failed_launch_leaves_no_process;
+}
