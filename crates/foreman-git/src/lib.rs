@@ -1,1 +1,42 @@
-//! stub
+//! The operator's git repositories: what may be caged, the run's worktree, its shadow common
+//! directory, collecting, reviewing, merging, and taking a run down without losing anything.
+//!
+//! Contract
+//! - The host reads and writes repositories through libgit2, which runs no hook, filter, editor or
+//!   monitor. The git program is started only for what libgit2 cannot do (a checked fetch, bulk
+//!   object import), always inside the repository's own common directory, with a fixed environment,
+//!   hooks off, and a deadline (`program.rs`).
+//! - Whatever a run could write (worktree, shadow directory, harvest file) is hostile data: bounded,
+//!   parsed exactly, opened without following symbolic links, and never taken as configuration.
+//! - Every change to a repository holds its lock (`lock.rs`) and is undone when it fails half way.
+//!   Nothing that could be the only copy of work is removed before a snapshot holds it.
+//! - Not here: cages, runs' states, approval. This crate answers what git says and does what it is
+//!   told, with a typed refusal otherwise.
+
+mod bounded;
+mod cage_steps;
+mod checked_out;
+mod clean;
+mod diff;
+mod error;
+mod flags;
+mod harvest;
+mod hostile_dir;
+mod lock;
+mod manifest;
+mod merge;
+mod preflight;
+mod program;
+mod quarantine;
+mod repository;
+mod restore;
+mod salvage;
+mod shadow;
+mod snapshot;
+mod types;
+mod verify;
+mod worktree;
+
+pub use error::GitError;
+pub use repository::Repository;
+pub use types::{CageBind, Diff, DiffFile, Harvest, Preflight, Shadow, Worktree};

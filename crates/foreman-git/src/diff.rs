@@ -1,0 +1,168 @@
+//! The three-dot difference of a run, by libgit2: no external diff, text converter or pager runs.
+//!
+//! It starts at the merge base of the base branch and the run's tip, so that what others merged
+//! meanwhile is never shown as the run's work. Patch and list are bounded.
+
+use crate::worktree::parse_oid;
+use crate::{Diff, DiffFile, GitError, Repository, Worktree, flags};
+use git2::{Delta, DiffFindOptions, DiffFormat, DiffOptions, ErrorCode, Oid};
+
+/// The most bytes of patch that are given.
+const PATCH: usize = 4 << 20;
+/// The most files that are listed.
+const FILES: usize = 20_000;
+/// Files larger than this are shown as binary.
+const LARGE: i64 = 8 << 20;
+/// The most deleted or added files among which renames are looked for.
+const RENAMES: usize = 400;
+
+impl Repository {
+    /// What the commits up to `head` change, beyond the base branch.
+    ///
+    /// # Errors
+    /// [`GitError::NotFound`] when `head` is not a commit here or the base branch is gone.
+    pub fn diff(&self, worktree: &Worktree, head: &str) -> Result<Diff, GitError> {
+        let repo = self.git()?;
+        let head = self.find_head(&repo, head)?;
+        let base_now = self.base_tip(&repo, worktree)?;
+        let from = fork_point(&repo, worktree, head, base_now)?;
+        let tree = |oid: Option<Oid>| match oid {
+            Some(oid) => repo
+                .find_commit(oid)
+                .and_then(|commit| commit.tree())
+                .map(Some),
+            None => Ok(None),
+        };
+        let old = tree(from).map_err(GitError::git("read the commit the run forked from"))?;
+        let new = tree(Some(head)).map_err(GitError::git("read the run's tip"))?;
+        let mut options = DiffOptions::new();
+        options
+            .include_typechange(true)
+            .max_size(LARGE)
+            .context_lines(3)
+            .ignore_submodules(false);
+        let mut diff = repo
+            .diff_tree_to_tree(old.as_ref(), new.as_ref(), Some(&mut options))
+            .map_err(GitError::git("compare the run with its base"))?;
+        let mut find = DiffFindOptions::new();
+        find.renames(true).rename_limit(RENAMES);
+        diff.find_similar(Some(&mut find))
+            .map_err(GitError::git("look for renames"))?;
+
+        let mut truncated = diff.deltas().len() > FILES;
+        let mut files = Vec::new();
+        for index in 0..diff.deltas().len().min(FILES) {
+            files.push(describe(&diff, index)?);
+        }
+        let mut patch = Vec::new();
+        let printed = diff.print(DiffFormat::Patch, |_, _, line| {
+            let origin = line.origin();
+            if matches!(origin, '+' | '-' | ' ') {
+                patch.push(origin as u8);
+            }
+            patch.extend_from_slice(line.content());
+            patch.len() <= PATCH
+        });
+        match printed {
+            Ok(()) => {}
+            Err(error) if error.code() == ErrorCode::User => {}
+            Err(error) => return Err(GitError::git("print the run's changes")(error)),
+        }
+        if patch.len() > PATCH {
+            truncated = true;
+            // Whole lines only.
+            let end = patch[..PATCH]
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |at| at + 1);
+            patch.truncate(end);
+        }
+        let mut found = flags::of_changes(self, &repo, &diff);
+        found.extend(flags::of_worktree(&worktree.path));
+        Ok(Diff {
+            head: head.to_string(),
+            base_now: base_now.to_string(),
+            files,
+            patch: String::from_utf8_lossy(&patch).into_owned(),
+            truncated,
+            flags: found,
+        })
+    }
+
+    /// The run's tip, when it is a commit that is here.
+    pub(crate) fn find_head(&self, repo: &git2::Repository, head: &str) -> Result<Oid, GitError> {
+        let oid = parse_oid(head)?;
+        match repo.find_commit(oid) {
+            Ok(_) => Ok(oid),
+            Err(error) if error.code() == ErrorCode::NotFound => Err(GitError::NotFound {
+                what: format!("commit {oid}"),
+            }),
+            Err(error) => Err(GitError::git("read the run's tip")(error)),
+        }
+    }
+
+    /// Where the base branch stands now.
+    pub(crate) fn base_tip(
+        &self,
+        repo: &git2::Repository,
+        worktree: &Worktree,
+    ) -> Result<Oid, GitError> {
+        match repo.refname_to_id(&worktree.base_ref()) {
+            Ok(oid) => Ok(oid),
+            Err(error) if error.code() == ErrorCode::NotFound => Err(GitError::NotFound {
+                what: format!("the base branch \"{}\"", worktree.base_branch),
+            }),
+            Err(error) => Err(GitError::git("read the base branch")(error)),
+        }
+    }
+}
+
+/// The commit that the run's changes start from; none when the histories are unrelated.
+pub(crate) fn fork_point(
+    repo: &git2::Repository,
+    worktree: &Worktree,
+    head: Oid,
+    base_now: Oid,
+) -> Result<Option<Oid>, GitError> {
+    let merge_base = |one, two| match repo.merge_base(one, two) {
+        Ok(oid) => Ok(Some(oid)),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+        Err(error) => Err(GitError::git("find where the run forked")(error)),
+    };
+    match merge_base(base_now, head)? {
+        // Merged already: what it changed is seen from where it started.
+        Some(fork) if fork == head => merge_base(worktree.base_oid()?, head),
+        fork => Ok(fork),
+    }
+}
+
+fn describe(diff: &git2::Diff<'_>, index: usize) -> Result<DiffFile, GitError> {
+    let what = "compare a file with its base";
+    let patch = git2::Patch::from_diff(diff, index).map_err(GitError::git(what))?;
+    let delta = diff.get_delta(index).ok_or_else(|| GitError::NotFound {
+        what: format!("file {index} of the diff"),
+    })?;
+    let (old, new) = (delta.old_file(), delta.new_file());
+    let path = new.path_bytes().or(old.path_bytes()).unwrap_or_default();
+    let change = match delta.status() {
+        Delta::Added | Delta::Copied => "added",
+        Delta::Deleted => "deleted",
+        Delta::Renamed => "renamed",
+        _ if old.id() == new.id() && old.mode() != new.mode() => "mode",
+        _ => "modified",
+    };
+    let lines = match patch {
+        Some(patch) if !patch.delta().flags().is_binary() => {
+            let (_, added, removed) = patch.line_stats().map_err(GitError::git(what))?;
+            let small = |lines| u32::try_from(lines).unwrap_or(u32::MAX);
+            Some((small(added), small(removed)))
+        }
+        _ => None,
+    };
+    Ok(DiffFile {
+        path: String::from_utf8_lossy(path).into_owned(),
+        change: change.to_owned(),
+        added: lines.map(|(added, _)| added),
+        removed: lines.map(|(_, removed)| removed),
+    })
+}

@@ -1,0 +1,95 @@
+//! What goes in and out of this crate, as plain data that the engine stores.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// What a run will start from, found without changing anything.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preflight {
+    /// Branch to start from and to merge into, short (`main`).
+    pub base_branch: String,
+    /// Its commit, in hexadecimal.
+    pub base_commit: String,
+    /// What the operator should know, as sentences without a final period.
+    pub warnings: Vec<String>,
+}
+
+/// A run's linked worktree and branch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worktree {
+    /// The run's id as text.
+    pub run: String,
+    /// Canonical path of the worktree.
+    pub path: PathBuf,
+    /// The run's branch, short (`foreman/<run>`).
+    pub branch: String,
+    /// Name of its entry under the common directory's `worktrees`.
+    pub admin: String,
+    /// Branch it started from and merges into, short.
+    pub base_branch: String,
+    /// Commit it started from, in hexadecimal.
+    pub base_commit: String,
+}
+
+/// A path of the host that the cage must show.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CageBind {
+    /// Canonical path on the host.
+    pub source: PathBuf,
+    /// Path inside the cage.
+    pub target: PathBuf,
+    /// Read-only, or read and write.
+    pub writable: bool,
+}
+
+/// The private copy of git's common directory that a run works on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shadow {
+    /// What the cage must bind, in this order: later ones lie inside earlier ones.
+    pub binds: Vec<CageBind>,
+    /// Variables for every step in the cage.
+    pub env: Vec<(String, String)>,
+}
+
+/// What was collected from a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Harvest {
+    /// Tip of the run, in hexadecimal; the base commit when there is nothing.
+    pub head: String,
+    /// Commits from the base to the tip.
+    pub commits: u32,
+    /// True when the last commit is the one that [`Worktree::finish_argv`] makes of leftovers.
+    pub finished_by_us: bool,
+    /// What the operator should know, as sentences without a final period.
+    pub warnings: Vec<String>,
+}
+
+/// The three-dot difference of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diff {
+    /// Tip of the run, in hexadecimal.
+    pub head: String,
+    /// Tip of the base branch now, in hexadecimal.
+    pub base_now: String,
+    /// Files with added and removed lines.
+    pub files: Vec<DiffFile>,
+    /// The unified diff. Untrusted text.
+    pub patch: String,
+    /// True when `patch` or `files` was cut for its size.
+    pub truncated: bool,
+    /// What a reviewer must see first, as sentences without a final period.
+    pub flags: Vec<String>,
+}
+
+/// One file of a [`Diff`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiffFile {
+    /// Path in the repository. Untrusted text.
+    pub path: String,
+    /// `added`, `modified`, `deleted`, `renamed`, `mode`.
+    pub change: String,
+    /// Lines added; absent for binary files.
+    pub added: Option<u32>,
+    /// Lines removed; absent for binary files.
+    pub removed: Option<u32>,
+}

@@ -1,0 +1,536 @@
+//! What was measured to run code on the host with other layouts, as a regression suite: a run writes
+//! what it can write, then everything on the host that could be fooled is used. A canary must not
+//! appear.
+
+use crate::fixture::{Run, Scratch, git, try_git, write};
+use foreman_git::GitError;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+const HOOKS: &[&str] = &[
+    "pre-commit",
+    "post-commit",
+    "post-checkout",
+    "post-merge",
+    "post-index-change",
+    "reference-transaction",
+    "pre-auto-gc",
+    "post-rewrite",
+    "update",
+    "pre-receive",
+    "post-receive",
+    "fsmonitor-watchman",
+    "pre-merge-commit",
+    "prepare-commit-msg",
+];
+
+struct Attack {
+    scratch: Scratch,
+    run: Run,
+    canary: PathBuf,
+}
+
+impl Attack {
+    fn new() -> Self {
+        Self::on(Scratch::new())
+    }
+
+    fn on(scratch: Scratch) -> Self {
+        let canary = scratch.path("canary");
+        let run = scratch.start();
+        Self {
+            scratch,
+            run,
+            canary,
+        }
+    }
+
+    fn script(&self) -> String {
+        format!("touch '{}'", self.canary.display())
+    }
+
+    fn plant(&self, path: &Path) {
+        write(path, format!("#!/bin/sh\n{}\n", self.script()));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// A configuration of nothing but programs.
+    fn evil_config(&self) -> String {
+        let run = self.script();
+        let mut text = String::from("[core]\n\trepositoryformatversion = 0\n");
+        for key in [
+            "fsmonitor",
+            "sshCommand",
+            "pager",
+            "editor",
+            "askPass",
+            "gitProxy",
+            "alternateRefsCommand",
+        ] {
+            text.push_str(&format!("\t{key} = \"{run}; true\"\n"));
+        }
+        text.push_str("\thooksPath = hooks\n");
+        for section in ["filter \"x\"", "diff \"x\"", "merge \"x\""] {
+            text.push_str(&format!("[{section}]\n"));
+            for key in [
+                "clean", "smudge", "process", "command", "textconv", "driver",
+            ] {
+                text.push_str(&format!("\t{key} = \"{run}; cat\"\n"));
+            }
+        }
+        text.push_str(&format!(
+            "[gpg]\n\tprogram = \"{run}\"\n[diff]\n\texternal = \"{run}\"\n[uploadpack]\n\t\
+             packObjectsHook = \"{run}; true\"\n[credential]\n\thelper = \"!{run}\"\n[alias]\n\t\
+             status = \"!{run}\"\n[gc]\n\trecentObjectsHook = \"{run}\"\n[include]\n\tpath = other\n"
+        ));
+        text
+    }
+
+    /// Everything the host does with a run, and what an operator does in the main repository.
+    fn use_everything(&self, expect_harvest: bool) {
+        let Run {
+            repository,
+            worktree,
+            ..
+        } = &self.run;
+        let operator = |args: &[&str]| {
+            let _ = try_git(&self.scratch.repo, args);
+            self.unharmed(&args.join(" "));
+        };
+        operator(&["status"]);
+        operator(&["worktree", "list"]);
+        let _ = repository.verify(worktree);
+        self.unharmed("verify");
+        let finish = self.run.caged(&worktree.finish_argv());
+        let printed = self.run.caged(&worktree.harvest_argv());
+        // What ran in the cage may have left its mark: only the host counts.
+        let _ = fs::remove_file(&self.canary);
+        fs::write(&self.run.file, &printed.stdout).unwrap();
+        let harvest = repository.harvest(worktree, &self.run.file);
+        self.unharmed("harvest");
+        if expect_harvest {
+            let stderr = String::from_utf8_lossy(&finish.stderr).into_owned();
+            let harvest = harvest.unwrap_or_else(|error| panic!("{error} {stderr}"));
+            repository.diff(worktree, &harvest.head).unwrap();
+            self.unharmed("diff");
+            repository.merge_refusal(worktree, &harvest.head).unwrap();
+            self.unharmed("merge_refusal");
+            repository
+                .merge(worktree, &harvest.head, &worktree.base_commit)
+                .unwrap();
+            self.unharmed("merge");
+        }
+        operator(&["status"]);
+        operator(&["checkout", "-q", "-b", "somewhere"]);
+        operator(&["checkout", "-q", "main"]);
+        operator(&["log", "-p", "--all"]);
+        repository
+            .snapshot_and_remove(&self.run.id, worktree, &self.run.shadow_dir)
+            .unwrap();
+        self.unharmed("snapshot_and_remove");
+        repository
+            .restore(&self.run.id, worktree, &self.run.shadow_dir)
+            .unwrap();
+        self.unharmed("restore");
+        let _ = repository.verify(worktree);
+        repository
+            .snapshot_and_remove(&self.run.id, worktree, &self.run.shadow_dir)
+            .unwrap();
+        self.unharmed("snapshot_and_remove again");
+        operator(&["fsck", "--strict"]);
+        operator(&["gc", "-q"]);
+        operator(&["status"]);
+    }
+
+    fn unharmed(&self, after: &str) {
+        assert!(!self.canary.exists(), "host code ran during: {after}");
+    }
+}
+
+#[test]
+fn the_planted_programs_do_run_where_git_trusts_them() {
+    // The control: without it, a canary that can never appear would prove nothing.
+    let attack = Attack::new();
+    let trusted = attack.scratch.path("trusted");
+    fs::create_dir_all(&trusted).unwrap();
+    git(&trusted, &["init", "-q"]);
+    fs::write(trusted.join(".git/config"), attack.evil_config()).unwrap();
+    let _ = try_git(&trusted, &["status"]);
+    assert!(attack.canary.exists());
+    fs::remove_file(&attack.canary).unwrap();
+    fs::write(trusted.join(".git/config"), "").unwrap();
+    attack.plant(&trusted.join(".git/hooks/reference-transaction"));
+    git(&trusted, &["commit", "-q", "--allow-empty", "-m", "x"]);
+    assert!(attack.canary.exists());
+}
+
+#[test]
+fn configuration_hooks_and_attributes_of_the_private_copy_never_take_effect() {
+    let attack = Attack::new();
+    let shadow = &attack.run.shadow_dir;
+    fs::write(shadow.join("config"), attack.evil_config()).unwrap();
+    write(shadow.join("other"), attack.evil_config());
+    let admin = shadow.join("worktrees").join(&attack.run.worktree.admin);
+    write(admin.join("config.worktree"), attack.evil_config());
+    for hook in HOOKS {
+        attack.plant(&shadow.join("hooks").join(hook));
+        attack.plant(&attack.run.path(&format!("hooks/{hook}")));
+    }
+    write(
+        shadow.join("info/attributes"),
+        "* filter=x diff=x merge=x\n",
+    );
+    write(
+        attack.run.path(".gitattributes"),
+        "* filter=x diff=x merge=x\n",
+    );
+    attack.use_everything(true);
+}
+
+#[test]
+fn links_in_the_private_copy_lead_nowhere() {
+    let attack = Attack::new();
+    let shadow = attack.run.shadow_dir.clone();
+    let admin = shadow.join("worktrees").join(&attack.run.worktree.admin);
+    write(
+        attack.scratch.path("secret"),
+        "0123456789012345678901234567890123456789 secret\n",
+    );
+    fs::write(
+        admin.join("commondir"),
+        attack.run.worktree.path.as_os_str().as_encoded_bytes(),
+    )
+    .unwrap();
+    symlink(
+        attack.scratch.path("secret"),
+        shadow.join("refs/heads/secret"),
+    )
+    .unwrap();
+    symlink("/", shadow.join("refs/heads/loop")).unwrap();
+    fs::remove_dir_all(shadow.join("objects/pack")).unwrap();
+    symlink(
+        attack.scratch.repo.join(".git/objects/pack"),
+        shadow.join("objects/pack"),
+    )
+    .unwrap();
+    write(shadow.join("objects/info/alternates"), "/\n");
+    attack.use_everything(false);
+    assert!(attack.scratch.path("secret").exists());
+}
+
+#[test]
+fn a_repository_in_place_of_the_git_file_is_not_used() {
+    // The cage binds the file read-only; this is what would happen if it did not.
+    let attack = Attack::new();
+    let dot_git = attack.run.path(".git");
+    fs::remove_file(&dot_git).unwrap();
+    git(&attack.run.worktree.path, &["init", "-q"]);
+    fs::write(dot_git.join("config"), attack.evil_config()).unwrap();
+    for hook in HOOKS {
+        attack.plant(&dot_git.join("hooks").join(hook));
+    }
+    let Run {
+        id,
+        repository,
+        worktree,
+        shadow_dir,
+        ..
+    } = &attack.run;
+    assert_eq!(repository.verify(worktree).len(), 1);
+    fs::write(
+        &attack.run.file,
+        format!("head {}\nnone\n", worktree.base_commit),
+    )
+    .unwrap();
+    repository.harvest(worktree, &attack.run.file).unwrap();
+    repository.diff(worktree, &worktree.base_commit).unwrap();
+    git(&attack.scratch.repo, &["status"]);
+    repository
+        .snapshot_and_remove(id, worktree, shadow_dir)
+        .unwrap();
+    repository.restore(id, worktree, shadow_dir).unwrap();
+    attack.unharmed("everything");
+}
+
+#[test]
+fn nested_repositories_at_any_depth_stay_inert() {
+    let attack = Attack::new();
+    for below in ["sub", "a/b/c/sub", "ignored/sub"] {
+        let nested = attack.run.path(below);
+        fs::create_dir_all(&nested).unwrap();
+        git(&nested, &["init", "-q"]);
+        write(nested.join("file"), "x");
+        git(&nested, &["add", "."]);
+        git(&nested, &["commit", "-q", "-m", "x"]);
+        fs::write(nested.join(".git/config"), attack.evil_config()).unwrap();
+        for hook in HOOKS {
+            attack.plant(&nested.join(".git/hooks").join(hook));
+        }
+    }
+    // Also as submodules that name programs and places.
+    write(
+        attack.run.path(".gitmodules"),
+        format!(
+            "[submodule \"x\"]\n\tpath = sub\n\turl = -u./x\n\tupdate = !{}\n",
+            attack.script()
+        ),
+    );
+    attack.use_everything(false);
+}
+
+#[test]
+fn hooks_in_the_tree_are_never_the_runs() {
+    let scratch = Scratch::new();
+    write(scratch.repo.join(".husky/.keep"), "");
+    scratch.commit("husky");
+    git(&scratch.repo, &["config", "core.hooksPath", ".husky"]);
+    let attack = Attack::on(scratch);
+    for hook in HOOKS {
+        attack.plant(&attack.run.shadow_dir.join("foreman-hooks").join(hook));
+    }
+    // The operator looks around in the worktree itself, too.
+    for args in [
+        &["status"][..],
+        &["add", "-A"],
+        &["reset", "-q"],
+        &["checkout", "-q", "."],
+    ] {
+        let _ = try_git(&attack.run.worktree.path, args);
+        attack.unharmed(&format!("{args:?} in the worktree"));
+    }
+    let Run {
+        repository,
+        worktree,
+        file,
+        ..
+    } = &attack.run;
+    attack.run.caged(&worktree.finish_argv());
+    let printed = attack.run.caged(&worktree.harvest_argv());
+    let _ = fs::remove_file(&attack.canary);
+    fs::write(file, printed.stdout).unwrap();
+    let head = repository.harvest(worktree, file).unwrap().head;
+    let _ = try_git(&worktree.path, &["status"]);
+    attack.unharmed("status after the harvest");
+    let flags = repository.diff(worktree, &head).unwrap().flags;
+    assert!(
+        flags.iter().any(|flag| flag.contains(".husky/pre-commit")),
+        "{flags:?}"
+    );
+    // Merging brings reviewed hooks into the operator's tree, but runs none of them itself.
+    repository
+        .merge(worktree, &head, &worktree.base_commit)
+        .unwrap();
+    attack.unharmed("merge");
+}
+
+#[test]
+fn files_that_load_themselves_are_flagged() {
+    let attack = Attack::new();
+    for path in [
+        ".vscode/tasks.json",
+        ".idea/x.xml",
+        ".devcontainer/devcontainer.json",
+        ".envrc",
+        ".husky/pre-commit",
+        ".mcp.json",
+        ".claude/settings.json",
+        ".cursor/mcp.json",
+        ".codex/config.toml",
+        ".github/workflows/x.yml",
+        "deep/.vscode/settings.json",
+    ] {
+        write(attack.run.path(path), "x");
+    }
+    write(attack.run.path(".gitattributes"), "*.c filter=x\n");
+    write(
+        attack.run.path(".gitmodules"),
+        "[submodule \"x\"]\n\tpath = x\n\turl = ./y\n",
+    );
+    let harvest = attack.run.collect();
+    let flags = attack
+        .run
+        .repository
+        .diff(&attack.run.worktree, &harvest.head)
+        .unwrap()
+        .flags;
+    for name in [
+        ".vscode",
+        ".idea",
+        ".devcontainer",
+        ".envrc",
+        ".husky",
+        ".mcp.json",
+        ".claude",
+        ".cursor",
+        ".codex",
+        ".github/workflows",
+        "deep/.vscode",
+        ".gitattributes",
+        ".gitmodules",
+    ] {
+        assert!(
+            flags.iter().any(|flag| flag.contains(name)),
+            "{name}: {flags:?}"
+        );
+    }
+}
+
+#[test]
+fn a_forged_harvest_file_is_refused_and_nothing_of_it_stays() {
+    let attack = Attack::new();
+    attack.run.agent("echo x >x; git add x; git commit -qm x");
+    attack.run.finish();
+    let good = fs::read(&attack.run.file).unwrap();
+    let Run {
+        repository,
+        worktree,
+        file,
+        ..
+    } = &attack.run;
+    let head = String::from_utf8_lossy(&good[5..45]).into_owned();
+    let base = worktree.base_commit.clone();
+    let replaced = |from: &str, to: &str| {
+        assert_eq!(from.len(), to.len());
+        let mut bytes = good.clone();
+        let at = bytes
+            .windows(from.len())
+            .position(|w| w == from.as_bytes())
+            .unwrap();
+        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+        bytes
+    };
+    let mut flipped = good.clone();
+    let middle = good.len() - 30;
+    flipped[middle] ^= 0x40;
+    let mut trailing = format!("head {base}\nnone\n").into_bytes();
+    trailing.push(b'x');
+    let forged: Vec<(&str, Vec<u8>)> = vec![
+        ("empty", vec![]),
+        ("no line end", b"head ".repeat(1000)),
+        ("cut", good[..good.len() - 10].to_vec()),
+        ("bit flipped", flipped),
+        ("other head", replaced(&head, &base)),
+        (
+            "other ref",
+            replaced("refs/foreman/harvest", "refs/heads/aaa/bbbbb"),
+        ),
+        ("other version", replaced("# v2 git", "# v3 git")),
+        (
+            "unknown prerequisite",
+            replaced(&format!("-{base}"), &format!("-{}", "1".repeat(40))),
+        ),
+        ("more after none", trailing),
+        (
+            "option as ref",
+            replaced("refs/foreman/harvest", "--upload-pack=xxxxxx"),
+        ),
+        (
+            "missing commit",
+            format!("head {}\nnone\n", "2".repeat(40))
+                .replace("none", "bundle")
+                .into_bytes(),
+        ),
+        (
+            "many notes",
+            format!("head {base}\n{}none\n", "note branch\n".repeat(9)).into_bytes(),
+        ),
+        (
+            "path as note",
+            format!("head {base}\nnote ../../x\nnone\n").into_bytes(),
+        ),
+    ];
+    let objects = || git(&attack.scratch.repo, &["count-objects", "-v"]);
+    let before = objects();
+    for (name, bytes) in forged {
+        fs::write(file, &bytes).unwrap();
+        let error = repository.harvest(worktree, file).unwrap_err();
+        assert!(
+            matches!(error, GitError::BadHarvest { .. }),
+            "{name}: {error}"
+        );
+        assert_eq!(
+            git(&attack.scratch.repo, &["rev-parse", &worktree.branch]),
+            base,
+            "{name}"
+        );
+        assert_eq!(objects(), before, "{name}");
+    }
+    fs::remove_file(file).unwrap();
+    symlink("/dev/zero", file).unwrap();
+    assert!(repository.harvest(worktree, file).is_err());
+    fs::remove_file(file).unwrap();
+    fs::write(file, good).unwrap();
+    assert_eq!(repository.harvest(worktree, file).unwrap().head, head);
+    let left: Vec<_> = fs::read_dir(attack.scratch.repo.join(".git/objects"))
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("tmp"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn objects_that_git_calls_an_attack_are_refused() {
+    let attack = Attack::new();
+    // A tree with an entry `.git`, and one with `..`: made by hand, as git itself refuses to.
+    for name in [".git", ".."] {
+        attack.run.agent(&format!(
+            "b=$(echo evil | git hash-object -w --stdin)
+             t=$(printf '100644 blob %s\t{name}\n' $b | git mktree)
+             git update-ref HEAD $(git commit-tree $t -p HEAD -m evil)"
+        ));
+        attack.run.print_bundle();
+        let error = attack
+            .run
+            .repository
+            .harvest(&attack.run.worktree, &attack.run.file)
+            .unwrap_err();
+        assert!(matches!(error, GitError::BadHarvest { .. }), "{error}");
+        attack.run.agent("git update-ref HEAD main");
+    }
+    attack.unharmed("harvest");
+    git(&attack.scratch.repo, &["fsck", "--strict"]);
+}
+
+#[test]
+fn grafts_replacements_and_false_shallows_hide_nothing() {
+    let attack = Attack::new();
+    attack.run.agent(
+        "echo x >x; git add x; git commit -qm one; echo y >y; git add y; git commit -qm two
+         git replace HEAD~1 main; c=$(git rev-parse --git-common-dir)
+         git rev-parse HEAD >\"$c/info/grafts\"; git rev-parse HEAD >\"$c/shallow\"",
+    );
+    attack.run.print_bundle();
+    // Either whole or refused; never a branch with a hole.
+    match attack
+        .run
+        .repository
+        .harvest(&attack.run.worktree, &attack.run.file)
+    {
+        Ok(harvest) => assert_eq!(harvest.commits, 2),
+        Err(error) => assert!(matches!(error, GitError::BadHarvest { .. }), "{error}"),
+    }
+    git(&attack.scratch.repo, &["fsck", "--strict"]);
+}
+
+#[test]
+fn refs_of_the_operator_do_not_move_whatever_the_run_does_to_its_copy() {
+    let attack = Attack::new();
+    let main = git(&attack.scratch.repo, &["rev-parse", "main"]);
+    attack.run.agent(
+        "echo x >x; git add x; git commit -qm x; git update-ref refs/heads/main HEAD
+         git tag evil; git update-ref refs/remotes/origin/main HEAD; git branch -q other",
+    );
+    attack.run.collect();
+    assert_eq!(git(&attack.scratch.repo, &["rev-parse", "main"]), main);
+    let refs = git(
+        &attack.scratch.repo,
+        &["for-each-ref", "--format=%(refname)"],
+    );
+    let expected = format!(
+        "refs/foreman/{}/head\nrefs/heads/{}\nrefs/heads/main",
+        attack.run.id, attack.run.worktree.branch
+    );
+    assert_eq!(refs, expected);
+}
