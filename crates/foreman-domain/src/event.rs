@@ -280,6 +280,26 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// All tags, in the order of the declaration.
+    pub const TAGS: &[&str] = &[
+        "state",
+        "progress",
+        "warning",
+        "probe",
+        "step_started",
+        "step_ended",
+        "output",
+        "name_looked_up",
+        "egress",
+        "connection_closed",
+        "block",
+        "amendment",
+        "policy_applied",
+        "bound",
+        "commits",
+        "gap",
+    ];
+
     /// The kind's tag, as stored, filtered and shown.
     #[must_use]
     pub fn tag(&self) -> &'static str {
@@ -345,6 +365,15 @@ mod tests {
         assert_eq!(value["kind"], "output");
         assert_eq!(value["at"], "1970-01-01T00:00:00Z");
         assert_eq!(serde_json::from_value::<Event>(value).unwrap(), event);
+    }
+
+    #[test]
+    fn the_list_of_tags_is_the_list_of_kinds() {
+        let schema = serde_json::to_value(schemars::schema_for!(EventKind)).unwrap();
+        let kinds = schema["oneOf"].as_array().unwrap();
+        let tags: Vec<_> =
+            kinds.iter().map(|kind| kind["properties"]["kind"]["const"].as_str().unwrap()).collect();
+        assert_eq!(tags, EventKind::TAGS);
     }
 
     #[test]

@@ -1,0 +1,74 @@
+//! The scratch folder of a throw-away cage; removed when dropped.
+
+use foreman_cage::{Bind, CageSpec};
+use rand::Rng;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, chown};
+use std::path::PathBuf;
+
+/// Host user of the payload when the doctor runs as root: nobody.
+const NOBODY: u32 = 65_534;
+
+pub(super) struct Scratch {
+    folder: PathBuf,
+}
+
+impl Scratch {
+    pub(super) fn make() -> io::Result<Self> {
+        let base = std::fs::canonicalize(std::env::temp_dir())?;
+        let name = format!("foreman-doctor-{:016x}", rand::rng().random::<u64>());
+        let scratch = Self {
+            folder: base.join(name),
+        };
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&scratch.folder)?;
+        let worktree = scratch.folder.join("worktree");
+        std::fs::create_dir(&worktree)?;
+        // A linked worktree's pointer, to nowhere: the probe tries to write it.
+        let pointer = worktree.join(".git");
+        std::fs::write(&pointer, "gitdir: /nonexistent/worktrees/doctor\n")?;
+        if nix::unistd::geteuid().is_root() {
+            for path in [&scratch.folder, &worktree, &pointer] {
+                chown(path, Some(NOBODY), Some(NOBODY))?;
+            }
+        }
+        Ok(scratch)
+    }
+
+    pub(super) fn cage_spec(&self) -> CageSpec {
+        let worktree = self.folder.join("worktree");
+        let workdir = PathBuf::from("/home/doctor/worktree");
+        let pointer = workdir.join(".git");
+        CageSpec {
+            hostname: "doctor".to_owned(),
+            home: PathBuf::from("/home/doctor"),
+            binds: vec![
+                Bind {
+                    source: worktree.clone(),
+                    target: workdir.clone(),
+                    writable: true,
+                },
+                Bind {
+                    source: worktree.join(".git"),
+                    target: pointer,
+                    writable: false,
+                },
+            ],
+            workdir,
+            env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
+            why_program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/bin/true")),
+            processes: 64,
+            root_maps_to: NOBODY,
+            accept_weaker: Vec::new(),
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.folder) {
+            tracing::warn!(%error, folder = %self.folder.display(), "a scratch folder stays behind");
+        }
+    }
+}

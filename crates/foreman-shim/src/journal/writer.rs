@@ -1,0 +1,196 @@
+//! Appends events to a journal.
+
+use super::JournalError;
+use super::reader::{Index, scan};
+use foreman_domain::{At, Event, EventKind, EventSeq, ProcessRef, RunId, StepName, WIRE_VERSION};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The one writer of a journal. Blocking: meant for a thread of its own, or for few events.
+///
+/// After an error of writing or syncing nothing of the failed group is in the file and all of it is
+/// still buffered: a later [`Writer::sync`] tries it again.
+#[derive(Debug)]
+pub struct Writer {
+    path: PathBuf,
+    file: File,
+    run: RunId,
+    next: EventSeq,
+    /// Length of the file up to the last complete line.
+    len: u64,
+    /// Encoded lines that are not in the file yet.
+    buffer: Vec<u8>,
+    unsynced: bool,
+}
+
+impl Writer {
+    /// Opens or makes the journal at `path`, cuts off a torn last line, and goes on after its last
+    /// event, or at `next_seq` when that is further (the caller knows of events that the file lost).
+    ///
+    /// # Errors
+    /// When the file cannot be opened, is being written by another process, or is damaged before its
+    /// last line.
+    pub fn open(path: &Path, run: RunId, next_seq: EventSeq) -> Result<Self, JournalError> {
+        Self::open_indexed(path, run, next_seq).map(|(writer, _)| writer)
+    }
+
+    /// As [`Writer::open`], and gives the index of what the file holds.
+    ///
+    /// # Errors
+    /// As [`Writer::open`].
+    pub fn open_indexed(
+        path: &Path,
+        run: RunId,
+        next_seq: EventSeq,
+    ) -> Result<(Self, Index), JournalError> {
+        let open_error = |source| JournalError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)
+            .map_err(open_error)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(JournalError::Busy {
+                    path: path.to_owned(),
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(open_error(source)),
+        }
+        let index = scan(&file, path)?;
+        let write_error = |source| JournalError::Write {
+            path: path.to_owned(),
+            source,
+        };
+        if file.metadata().map_err(open_error)?.len() > index.len() {
+            file.set_len(index.len()).map_err(write_error)?;
+            file.sync_data().map_err(write_error)?;
+        }
+        file.seek(SeekFrom::Start(index.len()))
+            .map_err(write_error)?;
+        let next = index.last().next().max(next_seq).max(EventSeq(1));
+        let len = index.len();
+        let path = path.to_owned();
+        let writer = Self {
+            path,
+            file,
+            run,
+            next,
+            len,
+            buffer: Vec::new(),
+            unsynced: false,
+        };
+        Ok((writer, index))
+    }
+
+    /// The number of the event that was appended last; 0 when there is none.
+    #[must_use]
+    pub fn last_seq(&self) -> EventSeq {
+        EventSeq(self.next.0.saturating_sub(1))
+    }
+
+    /// Appends an event of now. It is on disk when this returns if its kind is durable at once;
+    /// otherwise it is in the file's buffer until the next [`Writer::sync`].
+    ///
+    /// # Errors
+    /// When the file cannot be written or synced.
+    pub fn append(
+        &mut self,
+        kind: EventKind,
+        step: Option<StepName>,
+        process: Option<ProcessRef>,
+    ) -> Result<EventSeq, JournalError> {
+        let durable = kind.is_durable_at_once();
+        let seq = self.next;
+        let event = Event {
+            v: WIRE_VERSION,
+            run: self.run.clone(),
+            seq,
+            at: At::now(),
+            step,
+            process,
+            kind,
+        };
+        self.push(&event)?;
+        if durable {
+            self.sync()?;
+        }
+        Ok(seq)
+    }
+
+    /// Buffers an event that already has its number, which must be the next one.
+    ///
+    /// # Errors
+    /// When it cannot be encoded or does not follow.
+    pub fn push(&mut self, event: &Event) -> Result<(), JournalError> {
+        if event.seq != self.next {
+            return Err(JournalError::Damaged {
+                path: self.path.clone(),
+                offset: self.len,
+                what: format!(
+                    "event {} was to follow event {}",
+                    event.seq,
+                    self.last_seq()
+                ),
+            });
+        }
+        let start = self.buffer.len();
+        if let Err(source) = serde_json::to_writer(&mut self.buffer, event) {
+            self.buffer.truncate(start);
+            return Err(JournalError::Encode { source });
+        }
+        self.buffer.push(b'\n');
+        self.next = self.next.next();
+        self.unsynced = true;
+        Ok(())
+    }
+
+    /// Bytes that wait for the next [`Writer::sync`].
+    #[must_use]
+    pub fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Writes what is buffered and waits until it is on disk. Gives the length of the file.
+    ///
+    /// # Errors
+    /// When the file cannot be written or synced.
+    pub fn sync(&mut self) -> Result<u64, JournalError> {
+        if self.unsynced {
+            let written = self
+                .file
+                .seek(SeekFrom::Start(self.len))
+                .and_then(|_| self.file.write_all(&self.buffer))
+                .and_then(|()| self.file.sync_data());
+            if let Err(source) = written {
+                // A half-written line must not stay: a reader would take what follows for its rest.
+                let _ = self.file.set_len(self.len);
+                return Err(JournalError::Write {
+                    path: self.path.clone(),
+                    source,
+                });
+            }
+            self.len += self.buffer.len() as u64;
+            self.buffer.clear();
+            self.unsynced = false;
+        }
+        Ok(self.len)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Best effort: whoever needs certainty calls `sync`.
+        let _ = self.sync();
+    }
+}

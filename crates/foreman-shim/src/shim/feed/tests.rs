@@ -1,0 +1,115 @@
+use super::*;
+use foreman_domain::{LogStream, RunState};
+
+fn output(text: &str) -> EventKind {
+    EventKind::Output {
+        stream: LogStream::Stdout,
+        text: text.into(),
+        raw: None,
+        continued: false,
+    }
+}
+
+fn open(dir: &Path) -> (Feed, FeedThread) {
+    Feed::open(&dir.join("journal.ndjson"), &RunId::from_random(1)).unwrap()
+}
+
+fn seqs(lines: &[(EventSeq, Vec<u8>)]) -> Vec<u64> {
+    lines.iter().map(|(seq, _)| seq.0).collect()
+}
+
+#[tokio::test]
+async fn a_durable_event_is_readable_once_it_is_awaited() {
+    let dir = tempfile::tempdir().unwrap();
+    let (feed, thread) = open(dir.path());
+    feed.tell(output("a"));
+    let seq = feed
+        .tell_durably(EventKind::State {
+            to: RunState::NoChanges,
+        })
+        .await
+        .unwrap();
+    assert_eq!(seq, EventSeq(2));
+    assert_eq!(seqs(&feed.lines_after(EventSeq(0), 10).unwrap()), [1, 2]);
+    assert_eq!(seqs(&feed.lines_after(EventSeq(1), 10).unwrap()), [2]);
+    assert!(feed.lines_after(EventSeq(2), 10).unwrap().is_empty());
+    thread.close();
+}
+
+#[tokio::test]
+async fn output_becomes_readable_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (feed, thread) = open(dir.path());
+    let mut news = feed.news();
+    feed.tell(output("a"));
+    let deadline = Duration::from_secs(10);
+    tokio::time::timeout(deadline, news.wait_for(|last| *last >= EventSeq(1)))
+        .await
+        .unwrap()
+        .unwrap();
+    thread.close();
+}
+
+#[tokio::test]
+async fn numbers_go_on_after_the_events_of_an_earlier_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal.ndjson");
+    let run = RunId::from_random(1);
+    let mut writer = Writer::open(&path, run, EventSeq(1)).unwrap();
+    for _ in 0..100 {
+        writer.append(output("engine"), None, None).unwrap();
+    }
+    drop(writer);
+    let (feed, thread) = open(dir.path());
+    assert_eq!(feed.tell(output("shim")), EventSeq(101));
+    assert_eq!(thread.close(), EventSeq(101));
+    assert_eq!(
+        seqs(&feed.lines_after(EventSeq(98), 10).unwrap()),
+        [99, 100, 101]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_writers_and_a_reader_see_every_event_once_and_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let (feed, thread) = open(dir.path());
+    let mut writers = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let feed = feed.clone();
+        writers.spawn(async move {
+            for number in 0..5_000 {
+                feed.wait_for_room().await;
+                feed.tell(output(&number.to_string()));
+            }
+        });
+    }
+    let reader = feed.clone();
+    let read = tokio::spawn(async move {
+        let mut news = reader.news();
+        let mut seen = 0;
+        while seen < 20_000 {
+            let reached = news.wait_for(|last| last.0 > seen);
+            tokio::time::timeout(Duration::from_secs(60), reached)
+                .await
+                .unwrap()
+                .unwrap();
+            for (seq, _) in reader.lines_after(EventSeq(seen), 512).unwrap() {
+                assert_eq!(seq.0, seen + 1);
+                seen = seq.0;
+            }
+        }
+    });
+    writers.join_all().await;
+    read.await.unwrap();
+    thread.close();
+}
+
+#[tokio::test]
+async fn nothing_is_told_after_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (feed, thread) = open(dir.path());
+    feed.tell(output("a"));
+    assert_eq!(thread.close(), EventSeq(1));
+    assert_eq!(feed.tell(output("late")), EventSeq(1));
+    assert_eq!(seqs(&feed.lines_after(EventSeq(0), 10).unwrap()), [1]);
+}

@@ -1,0 +1,372 @@
+//! Carries the output of steps to the journal or a file, and keys to a terminal.
+//!
+//! A pump reads until its stream ends, which may be after its step: a process that a step left behind
+//! may still write. It stops reading while the journal has no room, so that the writer waits.
+
+use super::{Meter, Plan};
+use crate::protocol::{Stdio, StepSpec};
+use crate::shim::feed::Feed;
+use crate::shim::figures;
+use crate::shim::output::{ChunkCutter, LineCutter};
+use crate::shim::server::TerminalOrder;
+use foreman_cage::{Cage, Child};
+use foreman_domain::{EventKind, LogStream, StepKind, StepName};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const BUFFER: usize = 64 << 10;
+/// A line that pauses this long is told as far as it is.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Streams that say nothing for this long after their step's end are left to themselves.
+const QUIET: Duration = Duration::from_millis(100);
+/// Longest wait for streams after a step's end, and after the end of all.
+const SETTLE: Duration = Duration::from_secs(30);
+
+/// All pumps of a run.
+#[derive(Default)]
+pub(super) struct Pumps {
+    running: Vec<JoinHandle<()>>,
+}
+
+/// The streams of one step.
+pub(super) struct Streams {
+    activity: Arc<AtomicU64>,
+    ended: watch::Receiver<()>,
+    pub(super) file: Option<FilePump>,
+    file_outcome: Option<watch::Receiver<Option<FileOutcome>>>,
+}
+
+/// Why a step's file is not whole.
+#[derive(Debug, Clone)]
+pub(super) enum FileOutcome {
+    OverLimit(u64),
+    Failed(String),
+}
+
+/// Where a pump's events go.
+struct Sink {
+    feed: Feed,
+    meter: Arc<Meter>,
+    step: StepName,
+    kind: StepKind,
+    activity: Arc<AtomicU64>,
+    /// Dropped with the last pump of the step.
+    _ended: watch::Sender<()>,
+}
+
+impl Pumps {
+    pub(super) fn start(
+        &mut self,
+        plan: &Plan,
+        step: &StepSpec,
+        child: Child,
+    ) -> io::Result<Streams> {
+        self.running.retain(|pump| !pump.is_finished());
+        let activity = Arc::new(AtomicU64::new(0));
+        let (sender, ended) = watch::channel(());
+        let sink = |sender: watch::Sender<()>| Sink {
+            feed: plan.feed.clone(),
+            meter: Arc::clone(&plan.meter),
+            step: step.name.clone(),
+            kind: step.kind,
+            activity: Arc::clone(&activity),
+            _ended: sender,
+        };
+        let mut streams = Streams {
+            activity: Arc::clone(&activity),
+            ended,
+            file: None,
+            file_outcome: None,
+        };
+        let Child {
+            stdout,
+            stderr,
+            terminal,
+            ..
+        } = child;
+        if let Some(stderr) = stderr {
+            let source = pipe::Receiver::from_owned_fd(stderr)?;
+            let pump = pump_lines(source, LogStream::Stderr, sink(sender.clone()));
+            self.running.push(tokio::spawn(pump));
+        }
+        match (&step.stdio, stdout) {
+            (Stdio::File { path, limit }, Some(stdout)) => {
+                let source = pipe::Receiver::from_owned_fd(stdout)?;
+                let file = FilePump::start(source, path.clone(), *limit)?;
+                streams.file_outcome = Some(file.outcome.clone());
+                streams.file = Some(file);
+            }
+            (_, Some(stdout)) => {
+                let source = pipe::Receiver::from_owned_fd(stdout)?;
+                let pump = pump_lines(source, LogStream::Stdout, sink(sender.clone()));
+                self.running.push(tokio::spawn(pump));
+            }
+            (_, None) => {}
+        }
+        if let Some(terminal) = terminal {
+            let orders = plan.terminal.open();
+            let cage = Arc::clone(&plan.cage);
+            let terminal = open_terminal(terminal)?;
+            let pump = pump_terminal(terminal, orders, cage, sink(sender));
+            self.running.push(tokio::spawn(pump));
+        }
+        Ok(streams)
+    }
+
+    /// Waits for the end of every stream; nobody is left who could write.
+    pub(super) async fn finish(self) {
+        for mut pump in self.running {
+            if timeout(SETTLE, &mut pump).await.is_err() {
+                tracing::warn!("an output stream did not end with its cage");
+                pump.abort();
+            }
+        }
+    }
+}
+
+impl Streams {
+    /// Waits until the streams have ended, or say nothing more although somebody holds them open.
+    pub(super) async fn settle(mut self) {
+        let quiet = async {
+            loop {
+                let before = self.activity.load(Ordering::Relaxed);
+                tokio::time::sleep(QUIET).await;
+                if self.activity.load(Ordering::Relaxed) == before {
+                    return;
+                }
+            }
+        };
+        // An error is the end: every pump has dropped its sender.
+        let ended = async { while self.ended.changed().await.is_ok() {} };
+        tokio::select! {
+            biased;
+            () = ended => {}
+            () = quiet => {}
+            () = tokio::time::sleep(SETTLE) => {}
+        }
+    }
+
+    /// Waits until the file cannot become whole; for ever when it can, or when there is none.
+    pub(super) async fn file_failed(&mut self) -> FileOutcome {
+        let Some(outcome) = &mut self.file_outcome else {
+            return std::future::pending().await;
+        };
+        match outcome
+            .wait_for(Option::is_some)
+            .await
+            .map(|outcome| outcome.clone())
+        {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Sink {
+    async fn tell(&self, events: &mut Vec<EventKind>) {
+        for event in events.drain(..) {
+            let bytes = match &event {
+                EventKind::Output { text, raw, .. } => raw.as_ref().map_or(text.len(), String::len),
+                _ => 0,
+            };
+            if self.meter.admit(self.kind, bytes as u64 + 1, &self.feed) {
+                self.feed.wait_for_room().await;
+                self.feed.tell_of(event, Some(&self.step), None);
+            }
+            self.activity.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+async fn pump_lines(mut source: pipe::Receiver, stream: LogStream, sink: Sink) {
+    let mut cutter = LineCutter::new(stream);
+    let mut buffer = vec![0; BUFFER];
+    let mut events = Vec::new();
+    loop {
+        let read = if cutter.has_partial() {
+            match timeout(PAUSE, source.read(&mut buffer)).await {
+                Ok(read) => read,
+                Err(_) => {
+                    events.extend(cutter.pause());
+                    sink.tell(&mut events).await;
+                    // What a pause leaves is the beginning of a character: wait for its rest.
+                    source.read(&mut buffer).await
+                }
+            }
+        } else {
+            source.read(&mut buffer).await
+        };
+        let count = match read {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) => {
+                tracing::warn!(%error, "an output stream could not be read");
+                break;
+            }
+        };
+        sink.activity.fetch_add(1, Ordering::Relaxed);
+        cutter.push(buffer.get(..count).unwrap_or_default(), &mut events);
+        sink.tell(&mut events).await;
+    }
+    events.extend(cutter.finish());
+    sink.tell(&mut events).await;
+}
+
+fn open_terminal(terminal: OwnedFd) -> io::Result<AsyncFd<File>> {
+    let flags = nix::fcntl::fcntl(&terminal, nix::fcntl::FcntlArg::F_GETFL)?;
+    let flags = nix::fcntl::OFlag::from_bits_retain(flags) | nix::fcntl::OFlag::O_NONBLOCK;
+    nix::fcntl::fcntl(&terminal, nix::fcntl::FcntlArg::F_SETFL(flags))?;
+    // SAFETY: the `AsyncFd` owns the file, whose descriptor is therefore open until it is taken off the
+    // reactor; nothing here takes the file out or puts another in.
+    Ok(unsafe { AsyncFd::register(File::from(terminal)) }?)
+}
+
+async fn pump_terminal(
+    terminal: AsyncFd<File>,
+    orders: mpsc::Receiver<TerminalOrder>,
+    cage: Arc<Cage>,
+    sink: Sink,
+) {
+    let output = async {
+        let mut cutter = ChunkCutter::default();
+        let mut buffer = vec![0; BUFFER];
+        let mut events = Vec::new();
+        loop {
+            let Ok(mut ready) = terminal.readable().await else {
+                break;
+            };
+            match ready.try_io(|terminal| terminal.get_ref().read(&mut buffer)) {
+                // No process has the other side open any more: the kernel answers EIO.
+                Ok(Ok(0) | Err(_)) => break,
+                Ok(Ok(count)) => {
+                    cutter.push(buffer.get(..count).unwrap_or_default(), &mut events);
+                    sink.tell(&mut events).await;
+                }
+                Err(_would_block) => {}
+            }
+        }
+        events.extend(cutter.finish());
+        sink.tell(&mut events).await;
+    };
+    tokio::select! {
+        () = output => {}
+        () = obey(&terminal, orders, &cage) => {}
+    }
+}
+
+/// Carries out orders; goes on for ever when no more come, for the output is not over then.
+async fn obey(terminal: &AsyncFd<File>, mut orders: mpsc::Receiver<TerminalOrder>, cage: &Cage) {
+    while let Some(order) = orders.recv().await {
+        match order {
+            TerminalOrder::Input(bytes) => {
+                let mut rest = bytes.as_slice();
+                while !rest.is_empty() {
+                    let Ok(mut ready) = terminal.writable().await else {
+                        return;
+                    };
+                    match ready.try_io(|terminal| terminal.get_ref().write(rest)) {
+                        Ok(Ok(count)) => rest = rest.get(count..).unwrap_or_default(),
+                        // The program is gone; its output ends the pump.
+                        Ok(Err(_)) => break,
+                        Err(_would_block) => {}
+                    }
+                }
+            }
+            TerminalOrder::Resize { columns, rows } => {
+                if let Err(error) = cage.resize(terminal.get_ref().as_fd(), columns, rows) {
+                    tracing::warn!(%error, "a terminal could not be resized");
+                }
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+/// Writes a step's standard output to a file of the host.
+pub(super) struct FilePump {
+    pump: JoinHandle<Result<(), String>>,
+    outcome: watch::Receiver<Option<FileOutcome>>,
+}
+
+impl FilePump {
+    fn start(source: pipe::Receiver, path: PathBuf, limit: u64) -> io::Result<Self> {
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
+        let (sender, outcome) = watch::channel(None);
+        let file = tokio::fs::File::from_std(file);
+        let pump = tokio::spawn(async move {
+            let result = write_file(source, file, limit).await;
+            let (outcome, result) = match result {
+                Ok(()) => (None, Ok(())),
+                Err(FileOutcome::OverLimit(limit)) => (
+                    Some(FileOutcome::OverLimit(limit)),
+                    Err(format!("It wrote more than {}", figures::bytes(limit))),
+                ),
+                Err(FileOutcome::Failed(why)) => (Some(FileOutcome::Failed(why.clone())), Err(why)),
+            };
+            sender.send_replace(outcome);
+            result
+        });
+        Ok(Self { pump, outcome })
+    }
+
+    /// Waits until the file is whole and on disk; else says why it is not.
+    pub(super) async fn finish(self) -> Result<(), String> {
+        let Self { mut pump, outcome } = self;
+        drop(outcome);
+        match timeout(SETTLE, &mut pump).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(error)) => Err(format!("Its output could not be written: {error}")),
+            Err(_) => {
+                pump.abort();
+                Err("Its output did not end".to_owned())
+            }
+        }
+    }
+}
+
+async fn write_file(
+    mut source: pipe::Receiver,
+    mut file: tokio::fs::File,
+    limit: u64,
+) -> Result<(), FileOutcome> {
+    let failed = |error: io::Error| {
+        FileOutcome::Failed(format!("disk: its output could not be written: {error}"))
+    };
+    let mut buffer = vec![0; BUFFER];
+    let mut written = 0;
+    loop {
+        let count = source.read(&mut buffer).await.map_err(failed)?;
+        if count == 0 {
+            break;
+        }
+        written += count as u64;
+        if written > limit {
+            return Err(FileOutcome::OverLimit(limit));
+        }
+        file.write_all(buffer.get(..count).unwrap_or_default())
+            .await
+            .map_err(failed)?;
+    }
+    file.flush().await.map_err(failed)?;
+    file.sync_all().await.map_err(failed)
+}

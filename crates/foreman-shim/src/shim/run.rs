@@ -1,0 +1,530 @@
+//! From the spec to the exit record: the order in which a shim does things.
+//!
+//! One thread until the cage is built, because building it forks. Whatever fails after that point
+//! ends in an exit record with a typed verdict; only a spec, journal or socket that cannot be used at
+//! all ends the process with an error, and the cage with it.
+
+use super::arbiter::Arbiter;
+use super::feed::Feed;
+use super::plan::{Lifecycle, Meter, Plan, PlanResult, watch_bounds};
+use super::record::{ExitSlot, write_identity};
+use super::server::{self, Desk, TerminalPort};
+use super::stop::StopSwitch;
+use super::why_server;
+use crate::identity::IdentityError;
+use crate::journal::JournalError;
+use crate::protocol::{ExitRecord, RunSpec, ShimIdentity};
+use foreman_cage::gateway::{self, ProxyConfig};
+use foreman_cage::{Cage, Facts, LaunchError, Launched, ProbeResult};
+use foreman_domain::{
+    At, CancelCause, Epoch, EventKind, FailReason, Outcome, StepKind, StepResult, Wall,
+};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// Grace of a stop that a signal to the shim asks for.
+const SIGNAL_GRACE: Duration = Duration::from_secs(5);
+/// Grace of a stop because the disk fails.
+const DISK_GRACE: Duration = Duration::from_secs(2);
+/// Longest wait for an engine to read the end, and for the gateway to end.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// A run whose directory holds this version is understood.
+const SPEC_VERSION: u8 = 1;
+
+/// The shim could not do its work at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ShimError {
+    /// The spec could not be read.
+    #[error("could not read the run's spec {path}")]
+    ReadSpec {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The spec is not one.
+    #[error("the run's spec {path} is damaged")]
+    ParseSpec {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// The spec was written by another version.
+    #[error("the run's spec {path} has version {found}, which this shim does not know")]
+    SpecVersion {
+        /// Which file.
+        path: PathBuf,
+        /// Which version.
+        found: u8,
+    },
+    /// Something of the process itself failed.
+    #[error("could not {action}")]
+    Process {
+        /// What was tried.
+        action: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The identity could not be found out.
+    #[error("could not find out the shim's own identity")]
+    Identity {
+        /// Why.
+        #[from]
+        source: IdentityError,
+    },
+    /// The journal cannot be used.
+    #[error("the journal cannot be used")]
+    Journal {
+        /// Why.
+        #[from]
+        source: JournalError,
+    },
+}
+
+fn process(action: &'static str) -> impl Fn(io::Error) -> ShimError {
+    move |source| ShimError::Process { action, source }
+}
+
+/// Carries the run of `spec_file` to its end. Returns when the exit record is in place and an engine
+/// has read the end, or did not come for it.
+///
+/// # Errors
+/// Only when there is no way to say so in an exit record.
+pub fn run(spec_file: &Path) -> Result<(), ShimError> {
+    close_inherited_descriptors();
+    // Fails only when this process leads a session already.
+    let _ = nix::unistd::setsid();
+    let spec = read_spec(spec_file)?;
+    let launched = foreman_cage::launch(&spec.cage);
+    // From here on every file is the operator's own. The cage keeps the umask it was made with.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(8)
+        .thread_name("shim")
+        .enable_all()
+        .build()
+        .map_err(process("start the runtime"))?;
+    // On a worker: the main thread would be one more to wake for each tick of a watchdog.
+    let supervising = runtime.spawn(supervise(spec, launched));
+    let ended = runtime.block_on(supervising);
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended.map_err(|error| process("go on after a panic")(io::Error::other(error)))?
+}
+
+/// A lock or a socket of whoever started us must not live as long as we do.
+fn close_inherited_descriptors() {
+    // SAFETY: nothing of this process has opened a descriptor beyond the standard streams yet, so no
+    // owner of one is deceived. An old kernel's refusal leaves them open, which is only less tidy.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32);
+    }
+}
+
+fn read_spec(path: &Path) -> Result<RunSpec, ShimError> {
+    let path = path.to_owned();
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(source) => return Err(ShimError::ReadSpec { path, source }),
+    };
+    let spec: RunSpec = match serde_json::from_slice(&bytes) {
+        Ok(spec) => spec,
+        Err(source) => return Err(ShimError::ParseSpec { path, source }),
+    };
+    if spec.v != SPEC_VERSION {
+        return Err(ShimError::SpecVersion {
+            path,
+            found: spec.v,
+        });
+    }
+    Ok(spec)
+}
+
+async fn supervise(
+    spec: RunSpec,
+    launched: Result<Launched, LaunchError>,
+) -> Result<(), ShimError> {
+    let identity = ShimIdentity::of_this_process(spec.run.clone())?;
+    let (feed, journal) = Feed::open(&spec.files.journal, &spec.run)?;
+    let exit = ExitSlot::reserve(&spec.files.exit).map_err(process("keep room for the result"))?;
+    write_identity(&spec.files.identity, &identity).map_err(process("write the identity"))?;
+    let arbiter = Arbiter::new(
+        spec.run.clone(),
+        spec.policy.clone(),
+        spec.hold,
+        feed.clone(),
+    );
+    let desk = Arc::new(Desk {
+        identity,
+        nonce: spec.nonce.clone(),
+        feed: feed.clone(),
+        arbiter: arbiter.clone(),
+        stop: StopSwitch::new(),
+        terminal: TerminalPort::default(),
+        ended: watch::Sender::new(false),
+        end_was_read: watch::Sender::new(false),
+        epoch: watch::Sender::new(Epoch(0)),
+    });
+    let lifecycle = Lifecycle::new(feed.clone());
+    let listener =
+        server::listen(&spec.files.socket).map_err(process("listen on the run's socket"))?;
+    let closing = CancellationToken::new();
+    let server = tokio::spawn(server::serve(listener, Arc::clone(&desk), closing.clone()));
+    let background = tokio::spawn(stand_by(Arc::clone(&desk), lifecycle.clone()));
+
+    let end = match launched {
+        Ok(launched) => carry_out(&spec, launched, &desk, lifecycle).await,
+        Err(error) => could_not_launch(&spec, &error, &feed),
+    };
+    arbiter.close();
+    background.abort();
+    let last_seq = tokio::task::spawn_blocking(move || journal.close())
+        .await
+        .map_err(|error| process("end the journal")(io::Error::other(error)))?;
+    let record = ExitRecord {
+        run: spec.run,
+        last_seq,
+        steps: end.steps,
+        verdict: end.verdict,
+        head: end.head,
+        killed: end.killed,
+    };
+    exit.write(&record).map_err(process("write the result"))?;
+    desk.ended.send_replace(true);
+    let mut end_was_read = desk.end_was_read.subscribe();
+    let _ = timeout(FAREWELL, end_was_read.wait_for(|read| *read)).await;
+    closing.cancel();
+    let _ = timeout(FAREWELL, server).await;
+    std::fs::remove_file(&spec.files.socket).map_err(process("remove the run's socket"))
+}
+
+/// Hears signals, a failing disk and the wish to stop, and tells what had to wait.
+async fn stand_by(desk: Arc<Desk>, lifecycle: Lifecycle) {
+    let signals = async {
+        // A handler, not "ignore": programs in the cage would inherit that.
+        let (Ok(mut hangup), Ok(mut terminate), Ok(mut interrupt)) = (
+            signal(SignalKind::hangup()),
+            signal(SignalKind::terminate()),
+            signal(SignalKind::interrupt()),
+        ) else {
+            tracing::warn!("signals cannot be heard");
+            return std::future::pending().await;
+        };
+        loop {
+            tokio::select! {
+                _ = hangup.recv() => continue,
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("asked by a signal to stop the run");
+            desk.stop.ask(CancelCause::Operator, SIGNAL_GRACE);
+        }
+    };
+    let disk = async {
+        let mut failure = desk.feed.failure();
+        while let Ok(found) = failure
+            .wait_for(Option::is_some)
+            .await
+            .map(|found| found.clone())
+        {
+            if let Some(failure) = found {
+                desk.stop.ask(
+                    CancelCause::Bound {
+                        what: failure.message,
+                    },
+                    DISK_GRACE,
+                );
+            }
+            if failure.changed().await.is_err() {
+                break;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let stop = async {
+        let wish = desk.stop.asked().await;
+        lifecycle.stopping(&wish, At::now());
+        std::future::pending::<()>().await;
+    };
+    tokio::join!(signals, disk, stop, desk.arbiter.retell());
+}
+
+/// How a run ended, for its exit record.
+struct End {
+    steps: Vec<(foreman_domain::StepName, StepKind, StepResult)>,
+    verdict: Option<Outcome>,
+    head: Option<String>,
+    killed: u32,
+}
+
+impl End {
+    fn nothing_ran(spec: &RunSpec, reason: FailReason, killed: u32) -> Self {
+        let why = match &reason {
+            FailReason::Wall { message } | FailReason::Provision { message } => message.clone(),
+            _ => "The run could not start".to_owned(),
+        };
+        let skipped = |step: &crate::protocol::StepSpec| {
+            (
+                step.name.clone(),
+                step.kind,
+                StepResult::Skipped { why: why.clone() },
+            )
+        };
+        Self {
+            steps: spec.steps.iter().map(skipped).collect(),
+            verdict: Some(Outcome::Failed { reason }),
+            head: None,
+            killed,
+        }
+    }
+}
+
+fn could_not_launch(spec: &RunSpec, error: &LaunchError, feed: &Feed) -> End {
+    let mut message = format!("{error}: {}", error.source);
+    if let Some(remedy) = &error.remedy {
+        message = format!("{message}. {remedy}");
+    }
+    let reason = match error.wall {
+        Some(wall) => {
+            feed.tell(EventKind::Probe {
+                wall,
+                holds: false,
+                detail: message.clone(),
+            });
+            FailReason::Wall {
+                message: format!("{}: {message}", wall.name()),
+            }
+        }
+        None => {
+            feed.tell(EventKind::Warning {
+                message: message.clone(),
+            });
+            FailReason::Provision { message }
+        }
+    };
+    End::nothing_ran(spec, reason, 0)
+}
+
+async fn carry_out(
+    spec: &RunSpec,
+    launched: Launched,
+    desk: &Arc<Desk>,
+    lifecycle: Lifecycle,
+) -> End {
+    let Launched {
+        cage,
+        sockets,
+        why,
+        facts,
+    } = launched;
+    let feed = &desk.feed;
+    tell_facts(feed, &facts);
+    let proxy = ProxyConfig {
+        https: spec.proxy.https.clone(),
+        all: spec.proxy.all.clone(),
+        no_proxy: spec.proxy.no_proxy.clone(),
+    };
+    let gateway_ends = CancellationToken::new();
+    let config = gateway::Config {
+        sockets,
+        init_pid: cage.init_pid(),
+        proxy,
+    };
+    let gateway = gateway::start(config, Arc::new(desk.arbiter.clone()), gateway_ends.clone());
+    let why_server = tokio::spawn(why_server::serve(why, desk.arbiter.clone()));
+
+    let cage = Arc::new(cage);
+    let end = match prove_walls(spec, &cage, feed).await {
+        Err(reason) => End::nothing_ran(spec, reason, 0),
+        Ok(()) => {
+            desk.arbiter.open();
+            let plan = Plan {
+                cage: Arc::clone(&cage),
+                feed: feed.clone(),
+                stop: desk.stop.clone(),
+                lifecycle,
+                terminal: desk.terminal.clone(),
+                meter: Arc::new(Meter::new(spec.bounds.output_bytes, desk.stop.clone())),
+            };
+            let result = tokio::select! {
+                result = plan.carry_out(&spec.steps) => result,
+                () = watch_bounds(&plan, &spec.bounds) => PlanResult::default(),
+            };
+            conclude(result)
+        }
+    };
+    why_server.abort();
+    let killed = match Arc::into_inner(cage) {
+        Some(cage) => cage.destroy().await,
+        // Nobody else holds it by now; if somebody did, its end would still come with this process.
+        None => 0,
+    };
+    gateway_ends.cancel();
+    if timeout(FAREWELL, gateway.join()).await.is_err() {
+        tracing::warn!("the gateway did not end in time");
+    }
+    End {
+        killed: end.killed + killed,
+        ..end
+    }
+}
+
+fn tell_facts(feed: &Feed, facts: &Facts) {
+    let landlock = match facts.landlock_abi {
+        Some(abi) => format!("Landlock version {abi}"),
+        None => "no Landlock".to_owned(),
+    };
+    let message = format!(
+        "The cage is built: connections are held by {}, {landlock}",
+        facts.gate
+    );
+    feed.tell(EventKind::Progress {
+        stage: "cage".to_owned(),
+        message,
+    });
+}
+
+/// Tries every wall from inside. A required one that does not hold, or was not tried, ends the run
+/// before anything of it started, unless the operator accepted that.
+async fn prove_walls(spec: &RunSpec, cage: &Cage, feed: &Feed) -> Result<(), FailReason> {
+    let probes = cage.probe().await;
+    for ProbeResult {
+        wall,
+        holds,
+        detail,
+    } in &probes
+    {
+        feed.tell(EventKind::Probe {
+            wall: *wall,
+            holds: *holds,
+            detail: detail.clone(),
+        });
+    }
+    let has_git = spec.cage.workdir.join(".git").exists();
+    let missing = missing_walls(&probes, has_git, &spec.cage.accept_weaker);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(FailReason::Wall {
+        message: missing.join("; "),
+    })
+}
+
+/// Required walls that do not hold, each with what was seen.
+fn missing_walls(probes: &[ProbeResult], has_git: bool, accepted: &[Wall]) -> Vec<String> {
+    let wanted = [
+        Wall::UserNamespace,
+        Wall::Mounts,
+        Wall::Network,
+        Wall::Dns,
+        Wall::Seccomp,
+        Wall::Git,
+        Wall::Landlock,
+    ];
+    let mut missing = Vec::new();
+    for wall in wanted {
+        if !wall.is_required() || accepted.contains(&wall) || (wall == Wall::Git && !has_git) {
+            continue;
+        }
+        let mut tried = probes.iter().filter(|probe| probe.wall == wall).peekable();
+        if tried.peek().is_none() {
+            missing.push(format!("{} was not tried", wall.name()));
+        }
+        let failed = tried.filter(|probe| !probe.holds);
+        missing.extend(failed.map(|probe| format!("{}: {}", wall.name(), probe.detail)));
+    }
+    missing
+}
+
+/// The verdict over the steps, and the head where one was collected. A bound that ended the agent is
+/// no verdict: what it left may be reviewed, and its step says why it ended.
+fn conclude(result: PlanResult) -> End {
+    let PlanResult {
+        steps,
+        stopped,
+        harvested,
+        killed,
+        missing_wall,
+    } = result;
+    let was_cancelled = stopped == Some(CancelCause::Operator);
+    let unsuccessful = |kind: StepKind| {
+        let mut of_kind = steps.iter().filter(move |(_, found, _)| *found == kind);
+        of_kind.find(|(_, _, result)| !result.is_success())
+    };
+    let agent_ran = steps.iter().any(|(_, kind, result)| {
+        let never_ran = matches!(
+            result,
+            StepResult::Skipped { .. } | StepResult::NotStarted { .. }
+        );
+        *kind == StepKind::Agent && !never_ran
+    });
+    let uncollected = unsuccessful(StepKind::Harvest).or_else(|| unsuccessful(StepKind::Finish));
+    let reason = match (missing_wall, stopped) {
+        (Some(message), _) => Some(FailReason::Wall { message }),
+        // Work that exists and was not collected is kept, however the run ended.
+        (None, _) if agent_ran && uncollected.is_some() => {
+            uncollected.map(|(name, _, result)| FailReason::Harvest {
+                message: format!("step {name} {}", words(result)),
+            })
+        }
+        (None, Some(CancelCause::Bound { what })) if !agent_ran => {
+            Some(FailReason::Bound { message: what })
+        }
+        (None, _) => unsuccessful(StepKind::Setup).map(|(name, _, result)| FailReason::Setup {
+            message: format!("step {name} {}", words(result)),
+        }),
+    };
+    let verdict = match (reason, was_cancelled) {
+        (Some(reason @ (FailReason::Wall { .. } | FailReason::Harvest { .. })), _)
+        | (Some(reason), false) => Some(Outcome::Failed { reason }),
+        (_, true) => Some(Outcome::Cancelled {
+            by: CancelCause::Operator,
+        }),
+        (None, false) => None,
+    };
+    let head = harvested.and_then(|file| read_head(&file));
+    End {
+        steps,
+        verdict,
+        head,
+        killed,
+    }
+}
+
+fn words(result: &StepResult) -> String {
+    match result {
+        StepResult::Succeeded => "succeeded".to_owned(),
+        StepResult::Exited { code } => format!("ended with code {code}"),
+        StepResult::Signalled { signal } => format!("ended by signal {signal}"),
+        StepResult::NotStarted { why } => format!("did not start: {why}"),
+        StepResult::Stopped { why } => format!("was stopped: {why}"),
+        StepResult::Skipped { why } => format!("was skipped: {why}"),
+    }
+}
+
+/// The first line that harvest writes: `head` and a commit in hexadecimal.
+fn read_head(file: &Path) -> Option<String> {
+    use std::io::Read;
+    let mut start = Vec::new();
+    std::fs::File::open(file)
+        .ok()?
+        .take(128)
+        .read_to_end(&mut start)
+        .ok()?;
+    let line = start.split(|byte| *byte == b'\n').next()?;
+    let head = std::str::from_utf8(line).ok()?.strip_prefix("head ")?;
+    let is_commit =
+        matches!(head.len(), 40 | 64) && head.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_commit.then(|| head.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+#[path = "run/tests.rs"]
+mod tests;
