@@ -25,6 +25,31 @@ macro_rules! commands {
         /// Names of all commands on the wire.
         pub const COMMAND_NAMES: &[&str] = &[$($wire),*];
 
+        /// JSON Schema of the machine interface: each command's request and answer by its wire
+        /// name, the event and the refusal, with the types that they share under `$defs`.
+        #[must_use]
+        pub fn schema() -> serde_json::Value {
+            let settings = schemars::generate::SchemaSettings::draft2020_12();
+            let mut generator = settings.into_generator();
+            let mut commands = serde_json::Map::new();
+            $(commands.insert($wire.to_owned(), serde_json::json!({
+                "request": generator.subschema_for::<$request>(),
+                "response": generator.subschema_for::<$response>(),
+            }));)*
+            let event = generator.subschema_for::<foreman_domain::Event>();
+            let failure = generator.subschema_for::<Failure>();
+            let definitions = generator.take_definitions(true);
+            serde_json::json!({
+                "$schema": "https://json-schema.org/draft/2020-12/schema",
+                "title": "Foreman's machine interface",
+                "v": foreman_domain::WIRE_VERSION,
+                "commands": commands,
+                "event": event,
+                "failure": failure,
+                "$defs": definitions,
+            })
+        }
+
         /// Calls the command with this wire name.
         ///
         /// # Errors
@@ -50,6 +75,12 @@ macro_rules! commands {
         impl<T: Transport> Commands for Remote<T> {
             $(async fn $name(&self, request: $request) -> Result<$response, Failure> {
                 decode(self.0.call($wire, encode(&request)?).await?)
+            })*
+        }
+
+        impl Commands for crate::Host {
+            $(async fn $name(&self, request: $request) -> Result<$response, Failure> {
+                decode(Transport::call(self, $wire, encode(&request)?).await?)
             })*
         }
     };

@@ -1,3 +1,44 @@
-//! Use cases behind one declared command list.
+//! Use cases behind one declared command list, and the process that hosts them.
+//!
+//! [`Host::open`] either takes the data directory's lock and becomes the engine, or joins the engine
+//! that is up; it answers [`api::Commands`] either way and takes over when that engine goes away.
+//! Exactly one process holds a data directory at a time, and each time one takes it the epoch rises
+//! by one; a write under an older epoch is refused by the store.
+//!
+//! A run's shim outlives every engine. What it journalled is the first truth; the engine ingests it,
+//! records decisions before any shim hears of them, and brings ended runs to rest by a function that
+//! may be cut short at any point and begun again by the next engine.
+//!
+//! It does not know how a cage works, what SQL is, or how anything is shown.
 
 pub mod api;
+mod blocks;
+mod control;
+mod create;
+mod decisions;
+mod details;
+mod doctor;
+mod ending;
+mod engine;
+mod environment;
+mod failures;
+mod follow;
+mod host;
+mod hosting;
+mod layout;
+mod live;
+mod log;
+mod news;
+mod options;
+mod path_rules;
+mod policies;
+mod project_file;
+mod reconcile;
+mod review;
+mod runs;
+mod spec;
+mod tokens;
+mod words;
+
+pub use host::Host;
+pub use options::HostOptions;

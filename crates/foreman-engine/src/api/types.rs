@@ -89,7 +89,8 @@ pub struct RunView {
     pub branch: String,
     /// The branch it starts from and merges into.
     pub base_branch: String,
-    /// The commit it started from.
+    /// The commit it started from. Not `base` on the wire: the state `review` has a field of that name.
+    #[serde(rename = "base_commit")]
     pub base: String,
     /// Its worktree.
     pub worktree: PathBuf,

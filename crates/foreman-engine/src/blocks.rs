@@ -1,0 +1,160 @@
+//! Blocks as cards: what is held, and the rules that would let it go on.
+
+use crate::api::{BlockList, BlockView, Blocks, Candidate};
+use crate::engine::Engine;
+use crate::failures::{OrFail, decided_in_words};
+use crate::tokens;
+use foreman_domain::{
+    AmendmentId, At, Block, BlockId, BlockState, Code, Decider, Decision, Failure, RunId, Scope,
+    Subject, sanitize_line,
+};
+use foreman_policy::{Offer, offers};
+use foreman_store::{BlockFilter, StoredBlock, StoredRun};
+
+/// A block with everything that a card and a decision need.
+pub(crate) struct Card {
+    pub block: Block,
+    pub title: String,
+    pub run: StoredRun,
+    pub offers: Vec<Offer>,
+    /// Who decided and when, when it is decided.
+    pub decided: Option<String>,
+}
+
+impl Engine {
+    /// Blocks, oldest first.
+    pub async fn list_blocks(&self, request: BlockList) -> Result<Blocks, Failure> {
+        let run = match &request.run {
+            Some(typed) => Some(self.find_run(typed).await?),
+            None => None,
+        };
+        let filter = BlockFilter { run, open_only: !request.all, ..BlockFilter::default() };
+        let stored = self.store.blocks(&filter).await.or_fail()?;
+        let mut blocks = Vec::with_capacity(stored.len());
+        for block in stored {
+            blocks.push(self.card(block).await?.view());
+        }
+        Ok(Blocks { blocks })
+    }
+
+    /// One block with its candidates.
+    pub async fn show_block(&self, typed: &str) -> Result<BlockView, Failure> {
+        Ok(self.find_card(typed).await?.view())
+    }
+
+    /// The block that is meant, as a card.
+    pub async fn find_card(&self, typed: &str) -> Result<Card, Failure> {
+        let id = self.find_block(typed).await?;
+        let stored = self.store.block(&id).await.or_fail()?;
+        self.card(stored).await
+    }
+
+    /// The block that is meant: an id, the beginning of a run's id with `-b1`, or `b1` alone when
+    /// only one run has it open.
+    async fn find_block(&self, typed: &str) -> Result<BlockId, Failure> {
+        if let Ok(id) = typed.parse::<BlockId>() {
+            return Ok(id);
+        }
+        let unknown = || {
+            Failure::new(Code::NotFound, format!("there is no block \"{}\"", sanitize_line(typed)))
+                .hint("See `foreman blocks`.")
+        };
+        if let Some((run, number)) = typed.split_once("-b") {
+            let number = number.parse().map_err(|_| unknown())?;
+            return Ok(BlockId::new(self.find_run(run).await?, number));
+        }
+        let number = typed.strip_prefix('b').unwrap_or(typed).parse().map_err(|_| unknown())?;
+        let numbered = BlockFilter { number: Some(number), ..BlockFilter::default() };
+        let all = self.store.blocks(&numbered).await.or_fail()?;
+        let open: Vec<_> =
+            all.iter().filter(|stored| stored.block.state == BlockState::Open).collect();
+        match (open.as_slice(), all.as_slice()) {
+            ([one], _) => Ok(one.block.id.clone()),
+            ([], [one]) => Ok(one.block.id.clone()),
+            ([], []) => Err(unknown()),
+            ([], several) => Err(ambiguous(typed, several.iter().rev())),
+            (several, _) => Err(ambiguous(typed, several.iter().copied())),
+        }
+    }
+
+    async fn card(&self, stored: StoredBlock) -> Result<Card, Failure> {
+        let StoredBlock { block, title } = stored;
+        let run = self.store.run(block.id.run()).await.or_fail()?;
+        let past = self.past_subjects(&run.id).await?;
+        let offers = offers(&block, &past);
+        let decided = self.decided(&block).await?;
+        Ok(Card { block, title, run, offers, decided })
+    }
+
+    /// What was held or refused in a run so far.
+    async fn past_subjects(&self, run: &RunId) -> Result<Vec<Subject>, Failure> {
+        let filter = BlockFilter { run: Some(run.clone()), ..BlockFilter::default() };
+        let blocks = self.store.blocks(&filter).await.or_fail()?;
+        Ok(blocks.into_iter().map(|stored| stored.block.subject).collect())
+    }
+
+    /// Who decided about a block, and when.
+    async fn decided(&self, block: &Block) -> Result<Option<String>, Failure> {
+        let at = match &block.state {
+            BlockState::Open | BlockState::Gone => return Ok(None),
+            BlockState::Amended { amendment } => self.decided_at(amendment).await,
+            BlockState::Denied { by: Decider::Operator, .. } => {
+                let amendments = self.store.amendments_of_run(block.id.run()).await.or_fail()?;
+                let denial = amendments.into_iter().find(|stored| {
+                    stored.amendment.block == block.id
+                        && matches!(stored.amendment.decision, Decision::Deny { .. })
+                });
+                denial.map(|stored| stored.amendment.decided_at)
+            }
+            BlockState::Denied { .. } | BlockState::Expired => None,
+        };
+        Ok(Some(decided_in_words(block, at)))
+    }
+
+    async fn decided_at(&self, amendment: &AmendmentId) -> Option<At> {
+        self.store.amendment(amendment).await.ok().map(|stored| stored.amendment.decided_at)
+    }
+}
+
+impl Card {
+    /// As a surface shows it.
+    pub fn view(&self) -> BlockView {
+        BlockView {
+            block: self.block.clone(),
+            title: self.title.clone(),
+            expect: tokens::of_block(&self.block, self.run.revision, &self.offers),
+            candidates: candidates(&self.offers),
+            decided: self.decided.clone(),
+        }
+    }
+}
+
+/// Candidates with their numbers. "Once" is number 1 also while it is not there, because it comes and
+/// goes with what waits: a number that was read stays the same rule.
+pub(crate) fn candidates(offers: &[Offer]) -> Vec<Candidate> {
+    let first_lasting = 2;
+    let mut lasting = first_lasting..;
+    offers
+        .iter()
+        .map(|offer| Candidate {
+            number: match offer.scope {
+                Scope::Once => 1,
+                Scope::Run | Scope::Order | Scope::Project => lasting.next().unwrap_or(u32::MAX),
+            },
+            words: offer.words.clone(),
+            scope: offer.scope,
+            rule: offer.rule.clone(),
+            also_opens: offer.also_opens,
+            needs_confirmation: offer.needs_confirmation,
+        })
+        .collect()
+}
+
+fn ambiguous<'a>(typed: &str, blocks: impl Iterator<Item = &'a StoredBlock>) -> Failure {
+    let ids: Vec<_> = blocks.take(5).map(|stored| stored.block.id.to_string()).collect();
+    Failure::new(
+        Code::BadInput,
+        format!("several runs have a block \"{}\": {}", sanitize_line(typed), ids.join(", ")),
+    )
+    .hint("Name the run, too.")
+}

@@ -1,0 +1,307 @@
+//! Amend, deny, undo, revoke: recorded in one transaction, then put in force by the shims it reaches.
+//!
+//! A decision is bound to what was shown. It is recorded before any shim hears of it; a shim that
+//! cannot be told now is told when it is reached again ([`Engine::bring_up_to_date`]), because shims
+//! take revisions in order and the store knows which decision made each.
+
+use crate::api::{AmendRequest, Decided, DenyRequest, RevokeRequest, UndoRequest};
+use crate::blocks::{Card, candidates};
+use crate::details::RunDetails;
+use crate::engine::Engine;
+use crate::failures::{OrFail, already_decided};
+use crate::live::LiveRun;
+use crate::tokens;
+use foreman_domain::{
+    AmendmentId, At, BlockId, BlockState, Code, Decider, EventKind, Failure, HoldId, Revision, RunId,
+    Scope,
+};
+use foreman_policy::{EgressRule, Use};
+use foreman_shim::client::{Applied, ClientError};
+use foreman_shim::wire::Refusal;
+use foreman_store::{NewDecision, Recorded, RequestKey, Ruled, StoreError};
+
+/// How long a decision can be undone without looking it up, in milliseconds.
+const UNDO_MS: i64 = 10_000;
+/// Longest reason that an agent is told.
+const LONGEST_REASON: usize = 1000;
+
+impl Engine {
+    /// Lets a held subject go on.
+    pub async fn amend(&self, request: AmendRequest, key: &RequestKey) -> Result<Decided, Failure> {
+        if let Some(done) = self.done_before(key).await? {
+            return Ok(done);
+        }
+        let card = self.find_card(&request.block).await?;
+        let counted = still_decidable(&card, &request.expect)?;
+        let (scope, words, rule) = chosen(&card, &request, counted)?;
+        if scope < Scope::Order && !card.run.state.is_live() {
+            return Err(Failure::new(
+                Code::Conflict,
+                format!("run {} is over, so a rule of scope {scope} would let nothing go on", card.run.id),
+            )
+            .hint("Choose the scope order or project, which count for later runs."));
+        }
+        let ruled = Ruled::Allow { scope, rule: Box::new(rule) };
+        self.decide(&card, ruled, words, key).await
+    }
+
+    /// Refuses a held subject for the rest of its run.
+    pub async fn deny(&self, request: DenyRequest, key: &RequestKey) -> Result<Decided, Failure> {
+        if let Some(done) = self.done_before(key).await? {
+            return Ok(done);
+        }
+        if request.reason.chars().count() > LONGEST_REASON {
+            return Err(Failure::new(
+                Code::BadInput,
+                format!("a reason may have at most {LONGEST_REASON} characters"),
+            ));
+        }
+        let card = self.find_card(&request.block).await?;
+        still_decidable(&card, &request.expect)?;
+        let words = format!("Refuse {} for the rest of this run", card.block.subject);
+        self.decide(&card, Ruled::Deny { reason: request.reason }, words, key).await
+    }
+
+    async fn decide(
+        &self,
+        card: &Card,
+        ruled: Ruled,
+        words: String,
+        key: &RequestKey,
+    ) -> Result<Decided, Failure> {
+        let new = NewDecision {
+            block: card.block.id.clone(),
+            shown: card.run.revision,
+            ruled,
+            words,
+            at: At::now(),
+            key: Some(key.clone()),
+        };
+        match self.store.decide(self.epoch, &new).await {
+            Err(StoreError::AlreadyDecided(_)) => {
+                // Somebody was faster between our look and the transaction: say who and when.
+                let now = self.find_card(&card.block.id.to_string()).await?;
+                Err(already_decided(&now.block, now.decided.as_deref()))
+            }
+            other => self.put_in_force(other.or_fail()?).await,
+        }
+    }
+
+    /// Takes back the newest decision of the last ten seconds, or the named one of them.
+    pub async fn undo(&self, request: UndoRequest, key: &RequestKey) -> Result<Decided, Failure> {
+        if let Some(done) = self.done_before(key).await? {
+            return Ok(done);
+        }
+        let newest = match &request.amendment {
+            Some(id) => Some(self.store.amendment(id).await.or_fail()?),
+            None => self.store.newest_decision().await.or_fail()?,
+        };
+        let Some(stored) = newest else {
+            return Err(Failure::new(Code::NotFound, "there is no decision to undo"));
+        };
+        let amendment = stored.amendment;
+        if At::now().as_millis() - amendment.decided_at.as_millis() > UNDO_MS {
+            return Err(Failure::new(
+                Code::Stale,
+                format!("{} was decided more than ten seconds ago", amendment.id),
+            )
+            .hint(format!("`foreman policy revoke {}` takes it back at any time.", amendment.id)));
+        }
+        self.take_back(&amendment.id, key).await
+    }
+
+    /// Takes a decision back, at any time.
+    pub async fn revoke(
+        &self,
+        request: RevokeRequest,
+        key: &RequestKey,
+    ) -> Result<Decided, Failure> {
+        if let Some(done) = self.done_before(key).await? {
+            return Ok(done);
+        }
+        self.take_back(&request.amendment, key).await
+    }
+
+    async fn take_back(&self, id: &AmendmentId, key: &RequestKey) -> Result<Decided, Failure> {
+        let recorded = self.store.revoke(self.epoch, id, At::now(), Some(key)).await.or_fail()?;
+        self.put_in_force(recorded).await
+    }
+
+    /// What the same request did when it was asked before, by a caller that lost its engine since.
+    async fn done_before(&self, key: &RequestKey) -> Result<Option<Decided>, Failure> {
+        let Some(subject) = self.store.subject_of_request(key).await.or_fail()? else {
+            return Ok(None);
+        };
+        let Ok(id) = subject.parse::<AmendmentId>() else { return Ok(None) };
+        let amendment = self.store.amendment(&id).await.or_fail()?.amendment;
+        let mut decided = Decided {
+            block: Some(amendment.block.clone()),
+            amendment,
+            in_force: false,
+            released: 0,
+            refused: 0,
+            cut: 0,
+        };
+        if let Some(live) = self.live.get(id.run()) {
+            self.bring_up_to_date(&live).await?;
+            decided.in_force = true;
+        }
+        Ok(Some(decided))
+    }
+
+    /// Tells every shim that a recorded decision reaches; what it did in its own run is the answer.
+    async fn put_in_force(&self, recorded: Recorded) -> Result<Decided, Failure> {
+        let id = recorded.amendment.id.clone();
+        for next in &recorded.policies {
+            self.news.tell(&next.run);
+        }
+        let mut own = None;
+        let mut untold = Vec::new();
+        for next in recorded.policies.iter().filter(|next| next.live) {
+            match self.tell_shim(&next.run, next.policy.revision).await {
+                Ok(applied) if next.run == *id.run() => own = applied,
+                Ok(_) => {}
+                Err(error) => untold.push((next.run.clone(), error)),
+            }
+        }
+        if recorded.policies.iter().all(|next| next.run != *id.run() || !next.live) {
+            self.note_in_journal(&recorded).await;
+        }
+        if let Some((run, error)) = untold.into_iter().next() {
+            return Err(Failure::new(
+                Code::Environment,
+                format!("{id} is recorded, but the supervisor of run {run} did not confirm it: {error}"),
+            )
+            .hint("It is put in force as soon as the supervisor answers; see `foreman show`."));
+        }
+        let block: Option<BlockId> = recorded.block.map(|block| block.id);
+        let counts = own.unwrap_or(Applied { released: 0, refused: 0, cut: 0 });
+        Ok(Decided {
+            amendment: recorded.amendment,
+            block,
+            in_force: own.is_some(),
+            released: counts.released,
+            refused: counts.refused,
+            cut: counts.cut,
+        })
+    }
+
+    /// Has a run's shim take everything up to a revision; `None` when the run came to its end.
+    async fn tell_shim(&self, run: &RunId, revision: Revision) -> Result<Option<Applied>, Failure> {
+        let Some(live) = self.live.get(run) else {
+            let stored = self.store.run(run).await.or_fail()?;
+            if !stored.state.is_live() {
+                return Ok(None);
+            }
+            // Being prepared: its shim starts with this policy, or is told when it is reached.
+            return Ok(Some(Applied { released: 0, refused: 0, cut: 0 }));
+        };
+        self.bring_up_to_date(&live).await?;
+        Ok(live.applying.lock().await.result(revision))
+    }
+
+    /// Gives a shim, in order, every revision that it does not have yet. Each carries the policy as it
+    /// is now: a rule that was taken back meanwhile never comes to life again.
+    pub async fn bring_up_to_date(&self, live: &LiveRun) -> Result<(), Failure> {
+        let mut standing = live.applying.lock().await;
+        let missing =
+            self.store.revisions_after(&live.run, standing.revision).await.or_fail()?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let current = self.store.run(&live.run).await.or_fail()?.policy;
+        for (revision, amendment) in missing {
+            let mut policy = current.clone();
+            policy.revision = revision;
+            let block = Some(&amendment.block).filter(|block| *block.run() == live.run).cloned();
+            let client = live.line().await?;
+            match client.apply(policy, amendment, block).await {
+                Ok(applied) => standing.note(revision, applied),
+                Err(ClientError::Refused { reason: Refusal::Ended, .. }) => return Ok(()),
+                Err(error) => return Err(error).or_fail(),
+            }
+        }
+        Ok(())
+    }
+
+    /// A decision on a run that is over is noted in its journal by the engine.
+    async fn note_in_journal(&self, recorded: &Recorded) {
+        let run = recorded.amendment.id.run();
+        let noting = async {
+            let _turn = self.turn(run).await;
+            let details = RunDetails::of(&self.store.run(run).await.or_fail()?)?;
+            let log = self.open_log(run, &details).await?;
+            let amendment = recorded.amendment.clone();
+            let mut events = vec![EventKind::Amendment { amendment }];
+            events.extend(recorded.block.clone().map(|block| EventKind::Block { block }));
+            self.append(&log, events).await.map(drop)
+        };
+        if let Err(error) = noting.await {
+            // The store has it; only the feed of that run lacks the line.
+            tracing::warn!(%run, %error, "a decision was not noted in the journal");
+        }
+    }
+}
+
+/// The newest hold that was on the card; refused when the block is decided or the card has moved.
+fn still_decidable(card: &Card, expect: &str) -> Result<HoldId, Failure> {
+    if let Some(decided) = card.decided.as_deref().filter(|_| !can_be_decided(card)) {
+        return Err(already_decided(&card.block, Some(decided)));
+    }
+    tokens::check_block(expect, &card.block, card.run.revision, &card.offers).ok_or_else(|| {
+        Failure::new(Code::Stale, format!("{} is not as it was shown any more", card.block.id))
+            .hint("Look at it again and decide again.")
+    })
+}
+
+fn can_be_decided(card: &Card) -> bool {
+    card.block.state.is_decidable()
+        || matches!(card.block.state, BlockState::Denied { by: Decider::Unattended, .. })
+}
+
+/// The chosen candidate as a rule. Never a wider one than was asked for: a scope without a number is
+/// the first candidate of that scope, a number without a scope is that candidate, both must agree.
+fn chosen(
+    card: &Card,
+    request: &AmendRequest,
+    counted: HoldId,
+) -> Result<(Scope, String, EgressRule), Failure> {
+    let offered = candidates(&card.offers);
+    if offered.is_empty() {
+        return Err(Failure::new(
+            Code::Conflict,
+            format!("no rule can open {}: it is on the floor", card.block.subject),
+        ));
+    }
+    let scope = match (request.scope, request.rule) {
+        (None, None) => Some(Scope::Run),
+        (scope, _) => scope,
+    };
+    let candidate = offered.into_iter().find(|candidate| {
+        scope.is_none_or(|scope| candidate.scope == scope)
+            && request.rule.is_none_or(|number| candidate.number == number)
+    });
+    let Some(candidate) = candidate else {
+        if scope == Some(Scope::Once) || request.rule == Some(1) {
+            return Err(Failure::new(
+                Code::Stale,
+                format!("nothing waits under {} any more, so there is nothing to allow once", card.block.id),
+            )
+            .hint("Amend it with the scope run: a retry then goes through."));
+        }
+        return Err(Failure::new(Code::BadInput, "there is no such candidate on the card")
+            .hint(format!("See `foreman blocks {}`.", card.block.id)));
+    };
+    if candidate.needs_confirmation && !request.confirmed {
+        return Err(Failure::new(
+            Code::Usage,
+            format!("\"{}\" opens more than what waits, so it needs a second yes", candidate.words),
+        )
+        .hint("Add --yes, or choose a narrower rule."));
+    }
+    let mut rule = candidate.rule;
+    if let Use::Holds { through, .. } = &mut rule.applies {
+        *through = counted;
+    }
+    Ok((candidate.scope, candidate.words, rule))
+}

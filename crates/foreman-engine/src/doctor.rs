@@ -1,0 +1,267 @@
+//! What holds on this machine, proven by the supervisor's probes in a throw-away cage, and what the
+//! engine sees of its own things.
+
+use crate::api::{DoctorReport, DoctorRequest, WallReport};
+use crate::details::RunDetails;
+use crate::engine::Engine;
+use crate::failures::{OrFail, internal, io, join};
+use crate::words::count;
+use foreman_domain::{Code, Failure, RunState, Wall};
+use foreman_policy::bytes_in_words;
+use foreman_shim::doctor::{DoctorFindings, WallFinding};
+use foreman_store::StoredRun;
+use serde::{Deserialize, Serialize};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Longest wait for the probes.
+const PROBING: Duration = Duration::from_secs(60);
+/// Runs at rest whose worktrees are looked at.
+const LOOKED_AT: u32 = 100;
+/// Inconsistencies that are named one by one.
+const NAMED: usize = 20;
+
+/// Findings, and for which machine, boot, user and program they hold.
+#[derive(Debug, Serialize, Deserialize)]
+struct Cached {
+    made_for: MadeFor,
+    findings: DoctorFindings,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct MadeFor {
+    boot_id: String,
+    user: u32,
+    shim: PathBuf,
+    shim_size: u64,
+    shim_changed: (i64, i64),
+}
+
+impl Engine {
+    /// Probes every wall now and looks at what is stored.
+    pub async fn doctor(&self, _request: DoctorRequest) -> Result<DoctorReport, Failure> {
+        let findings = self.probe().await?;
+        let mut notes = gate_in_words(&findings);
+        notes.extend(self.places_in_words().await?);
+        notes.extend(self.live_in_words().await?);
+        notes.extend(self.inconsistencies().await?);
+        let (tier, words) = tier(&findings);
+        Ok(DoctorReport {
+            tier: tier.to_owned(),
+            words,
+            walls: findings.walls.into_iter().map(report).collect(),
+            bounds: [
+                "wall time",
+                "output of all steps together",
+                "processes and threads",
+                "memory of all processes together, by a watchdog",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            notes,
+        })
+    }
+
+    /// The tier that a new run gets, in words; refused when a wall it needs is missing. Good findings
+    /// are kept until the machine starts anew or the supervisor changes; bad ones are looked at again,
+    /// because the operator may have put them right.
+    pub async fn tier_for(&self, accepted: &[Wall]) -> Result<String, Failure> {
+        let findings = match self.cached() {
+            Some(findings) if missing(&findings).is_empty() => findings,
+            Some(_) | None => self.probe().await?,
+        };
+        let missing = missing(&findings);
+        if let Some((wall, finding)) = missing.iter().find(|(wall, _)| !accepted.contains(wall)) {
+            let detail = finding.map_or("it was not probed", |finding| finding.detail.as_str());
+            let remedy = finding.and_then(|finding| finding.remedy.clone());
+            return Err(Failure::new(
+                Code::WallMissing,
+                format!("the wall \"{}\" does not hold on this machine: {detail}", wall.name()),
+            )
+            .hint(remedy.unwrap_or_else(|| "See `foreman doctor`.".to_owned())));
+        }
+        if missing.is_empty() {
+            return Ok(tier(&findings).1);
+        }
+        let names: Vec<_> = missing.iter().map(|(wall, _)| wall.name()).collect();
+        Ok(format!("Weaker than it should be, as accepted: without {}", names.join(", ")))
+    }
+
+    async fn probe(&self) -> Result<DoctorFindings, Failure> {
+        let shim = self.options.find_shim()?;
+        let made_for = made_for(&shim)?;
+        let output = tokio::process::Command::new(&shim)
+            .args(["doctor", "--json"])
+            .stdin(Stdio::null())
+            .current_dir("/")
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(PROBING, output)
+            .await
+            .map_err(|_| {
+                Failure::new(Code::Environment, "the probes of this machine's walls did not end")
+            })?
+            .map_err(|error| io(format!("{} cannot be started", shim.display()), &error))?;
+        let findings: DoctorFindings = serde_json::from_slice(&output.stdout).map_err(|error| {
+            let words = String::from_utf8_lossy(&output.stderr);
+            let last = words.lines().last().unwrap_or("it said nothing").to_owned();
+            internal(format!("{} doctor gave no findings ({error}): {last}", shim.display()))
+        })?;
+        let cached = Cached { made_for, findings };
+        // Only a cache: without it the next run probes again.
+        let path = self.layout.doctor_findings();
+        let kept = serde_json::to_vec(&cached).map_err(internal)?;
+        if let Err(error) = std::fs::write(&path, kept) {
+            tracing::debug!(%error, "the findings could not be kept");
+        }
+        Ok(cached.findings)
+    }
+
+    fn cached(&self) -> Option<DoctorFindings> {
+        let text = std::fs::read(self.layout.doctor_findings()).ok()?;
+        let cached: Cached = serde_json::from_slice(&text).ok()?;
+        let now = made_for(&self.options.find_shim().ok()?).ok()?;
+        (cached.made_for == now).then_some(cached.findings)
+    }
+
+    async fn places_in_words(&self) -> Result<Vec<String>, Failure> {
+        let data = self.layout.data.clone();
+        let looking = tokio::task::spawn_blocking(move || {
+            let free = nix::sys::statvfs::statvfs(&data).ok().map(|stat| {
+                u64::from(stat.blocks_available()).saturating_mul(stat.fragment_size())
+            });
+            (data, free)
+        });
+        let (data, free) = looking.await.map_err(join)?;
+        let mut lines = vec![format!("data is kept in {}", data.display())];
+        lines.push(format!("sockets are in {}", self.layout.sockets.display()));
+        if let Some(free) = free {
+            lines.push(format!("{} are free there", bytes_in_words(free)));
+        }
+        Ok(lines)
+    }
+
+    /// What is stored and what is there, where they differ. Nothing is changed.
+    async fn inconsistencies(&self) -> Result<Vec<String>, Failure> {
+        let runs = self.store.runs(LOOKED_AT).await.or_fail()?;
+        let mut looked_at = Vec::new();
+        for run in runs {
+            if has_worktree(&run) {
+                looked_at.push((run.id.clone(), RunDetails::of(&run)?));
+            }
+        }
+        let looking = tokio::task::spawn_blocking(move || {
+            let mut found = Vec::new();
+            for (id, details) in looked_at {
+                match details.repository() {
+                    Ok(repo) => found.extend(
+                        repo.verify(&details.worktree)
+                            .into_iter()
+                            .map(|what| format!("run {id}: {what}")),
+                    ),
+                    Err(error) => found.push(format!("run {id}: {error}")),
+                }
+            }
+            found
+        });
+        let mut found = looking.await.map_err(join)?;
+        if found.len() > NAMED {
+            let more = found.len() - NAMED;
+            found.truncate(NAMED);
+            found.push(format!("and {} more", count(more, "difference", "differences")));
+        }
+        Ok(found)
+    }
+}
+
+fn has_worktree(run: &StoredRun) -> bool {
+    match run.state {
+        RunState::Review { .. }
+        | RunState::NoChanges
+        | RunState::Cancelled { .. }
+        | RunState::Interrupted { .. }
+        | RunState::Merged { .. } => true,
+        RunState::Provisioning
+        | RunState::Running { .. }
+        | RunState::Stopping { .. }
+        | RunState::Failed { .. }
+        | RunState::Merging
+        | RunState::Discarded { .. } => false,
+    }
+}
+
+/// Required walls that do not hold, or of which nothing was found.
+fn missing(findings: &DoctorFindings) -> Vec<(Wall, Option<&WallFinding>)> {
+    const ALL: [Wall; 8] = [
+        Wall::UserNamespace,
+        Wall::Mounts,
+        Wall::Network,
+        Wall::Dns,
+        Wall::Seccomp,
+        Wall::Git,
+        Wall::Landlock,
+        Wall::Cgroup,
+    ];
+    ALL.into_iter()
+        .filter(|wall| wall.is_required())
+        .map(|wall| (wall, findings.walls.iter().find(|finding| finding.wall == wall)))
+        .filter(|(_, finding)| !finding.is_some_and(|finding| finding.holds))
+        .collect()
+}
+
+fn tier(findings: &DoctorFindings) -> (&'static str, String) {
+    let missing = missing(findings);
+    let lacks = |wanted: &[Wall]| missing.iter().any(|(wall, _)| wanted.contains(wall));
+    if missing.is_empty() {
+        return ("full", "Network held, files confined".to_owned());
+    }
+    if lacks(&[Wall::UserNamespace, Wall::Mounts]) {
+        return ("none", "Not confined".to_owned());
+    }
+    let words = match lacks(&[Wall::Network, Wall::Dns]) {
+        true => "Files confined, network not held".to_owned(),
+        false => {
+            let names: Vec<_> = missing.iter().map(|(wall, _)| wall.name()).collect();
+            format!("Network held, files confined, but without {}", names.join(", "))
+        }
+    };
+    ("reduced", words)
+}
+
+fn gate_in_words(findings: &DoctorFindings) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(gate) = &findings.gate {
+        lines.push(format!("connections are held by {gate}"));
+    }
+    if let Some(abi) = findings.landlock_abi {
+        lines.push(format!("the kernel's Landlock is version {abi}"));
+    }
+    lines
+}
+
+fn report(finding: WallFinding) -> WallReport {
+    WallReport {
+        wall: finding.wall,
+        holds: finding.holds,
+        required: finding.required,
+        detail: finding.detail,
+        remedy: finding.remedy,
+    }
+}
+
+fn made_for(shim: &Path) -> Result<MadeFor, Failure> {
+    let boot = Path::new("/proc/sys/kernel/random/boot_id");
+    let boot_id = std::fs::read_to_string(boot)
+        .map_err(|error| io(format!("{} cannot be read", boot.display()), &error))?;
+    let metadata = std::fs::metadata(shim)
+        .map_err(|error| io(format!("{} cannot be read", shim.display()), &error))?;
+    Ok(MadeFor {
+        boot_id: boot_id.trim().to_owned(),
+        user: nix::unistd::geteuid().as_raw(),
+        shim: shim.to_owned(),
+        shim_size: metadata.len(),
+        shim_changed: (metadata.mtime(), metadata.mtime_nsec()),
+    })
+}

@@ -1,0 +1,163 @@
+//! Turns what the parts answer into what a command answers: a closed code and a sentence.
+
+use crate::layout::is_full;
+use crate::words::clock;
+use foreman_domain::{Block, BlockState, Code, Decider, Failure};
+use foreman_policy::PolicyError;
+use foreman_shim::client::ClientError;
+use foreman_shim::journal::JournalError;
+use foreman_shim::launch::StartError;
+use foreman_store::StoreError;
+
+/// Says what a failure of a part means for whoever asked.
+pub(crate) trait OrFail<T> {
+    /// The value, or the refusal.
+    fn or_fail(self) -> Result<T, Failure>;
+}
+
+impl<T> OrFail<T> for Result<T, StoreError> {
+    fn or_fail(self) -> Result<T, Failure> {
+        self.map_err(store)
+    }
+}
+
+impl<T> OrFail<T> for Result<T, PolicyError> {
+    fn or_fail(self) -> Result<T, Failure> {
+        self.map_err(|error| policy(Code::BadPolicy, &error))
+    }
+}
+
+impl<T> OrFail<T> for Result<T, JournalError> {
+    fn or_fail(self) -> Result<T, Failure> {
+        self.map_err(|error| {
+            let code = if error.is_disk_full() { Code::DiskFull } else { Code::Environment };
+            Failure::new(code, with_causes(&error))
+        })
+    }
+}
+
+impl<T> OrFail<T> for Result<T, StartError> {
+    fn or_fail(self) -> Result<T, Failure> {
+        self.map_err(|error| Failure::new(Code::Environment, with_causes(&error)))
+    }
+}
+
+impl<T> OrFail<T> for Result<T, ClientError> {
+    fn or_fail(self) -> Result<T, Failure> {
+        self.map_err(|error| Failure::new(Code::Environment, with_causes(&error)))
+    }
+}
+
+/// A refused policy text.
+pub(crate) fn policy(code: Code, error: &PolicyError) -> Failure {
+    Failure { code, message: error.to_string(), hint: error.hint.clone() }
+}
+
+/// Our bug, with what was going on.
+pub(crate) fn internal(what: impl std::fmt::Display) -> Failure {
+    Failure::new(Code::Internal, what.to_string())
+}
+
+/// Something the machine refused.
+pub(crate) fn io(what: impl std::fmt::Display, error: &std::io::Error) -> Failure {
+    let code = if is_full(error) { Code::DiskFull } else { Code::Environment };
+    Failure::new(code, format!("{what}: {error}"))
+}
+
+/// A blocking task that did not come back.
+pub(crate) fn join(error: tokio::task::JoinError) -> Failure {
+    internal(format!("a task of the engine ended early: {error}"))
+}
+
+fn store(error: StoreError) -> Failure {
+    let message = with_causes(&error);
+    match error {
+        StoreError::NewerLayout { .. } => Failure::new(Code::Busy, message)
+            .hint("Use the newer version, or another FOREMAN_DATA_DIR."),
+        StoreError::StaleEpoch { .. } => {
+            Failure::new(Code::Busy, message).hint("Ask again: the other engine answers now.")
+        }
+        StoreError::NoRun(_) => Failure::new(Code::NotFound, message).hint("See `foreman runs`."),
+        StoreError::NoBlock(_) => {
+            Failure::new(Code::NotFound, message).hint("See `foreman blocks --all`.")
+        }
+        StoreError::NoAmendment(_) => {
+            Failure::new(Code::NotFound, message).hint("See `foreman policy show`.")
+        }
+        StoreError::RevisionMoved { .. } => {
+            Failure::new(Code::Stale, message).hint("Look at the block again and decide again.")
+        }
+        StoreError::AlreadyDecided(block) => already_decided(&block, None),
+        StoreError::NotActive(amendment) => Failure::new(
+            Code::AlreadyDecided,
+            match amendment.state {
+                foreman_domain::AmendmentState::Revoked => {
+                    format!("{} was taken back already", amendment.id)
+                }
+                foreman_domain::AmendmentState::Lapsed => {
+                    format!("{} has lapsed already: it was used up, or its run has ended", amendment.id)
+                }
+                foreman_domain::AmendmentState::Active => message,
+            },
+        ),
+        StoreError::DiskFull { .. } => {
+            Failure::new(Code::DiskFull, message).hint("Make room and ask again; nothing was changed.")
+        }
+        StoreError::Open { .. } | StoreError::Migrate { .. } | StoreError::Statement { .. } => {
+            Failure::new(Code::Environment, message)
+        }
+        StoreError::Hole { .. }
+        | StoreError::ForeignEvent { .. }
+        | StoreError::Unreadable { .. }
+        | StoreError::Encode { .. } => Failure::new(Code::Internal, message),
+    }
+}
+
+/// A block that somebody decided before; `decided` says who and when where that is known.
+pub(crate) fn already_decided(block: &Block, decided: Option<&str>) -> Failure {
+    let message = match decided {
+        Some(decided) => format!("{} was already {decided}", block.id),
+        None => format!("{} was already {}", block.id, decided_in_words(block, None)),
+    };
+    let failure = Failure::new(Code::AlreadyDecided, message);
+    match &block.state {
+        BlockState::Amended { .. } | BlockState::Denied { by: Decider::Operator, .. } => {
+            failure.hint("`foreman policy revoke` takes a decision back.")
+        }
+        BlockState::Denied { .. } | BlockState::Open | BlockState::Expired | BlockState::Gone => {
+            failure
+        }
+    }
+}
+
+/// Who decided about a block, in words: "amended by you at 14:02".
+pub(crate) fn decided_in_words(block: &Block, at: Option<foreman_domain::At>) -> String {
+    let when = at.map(|at| format!(" at {}", clock(at))).unwrap_or_default();
+    match &block.state {
+        BlockState::Amended { .. } => format!("amended by you{when}"),
+        BlockState::Denied { by: Decider::Operator, .. } => format!("denied by you{when}"),
+        BlockState::Denied { by: Decider::Unattended, .. } => {
+            format!("refused at {} because nobody attended", clock(block.last_at))
+        }
+        BlockState::Denied { by: Decider::Floor, .. } => {
+            "refused by the floor, which no rule can open".to_owned()
+        }
+        BlockState::Expired => format!("given up at {} without an answer", clock(block.last_at)),
+        BlockState::Open | BlockState::Gone => "left open".to_owned(),
+    }
+}
+
+/// An error with the causes that its own message leaves out.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,173 @@
+//! Following a live run: pulling its events from its shim, and seeing its end.
+//!
+//! One task per live run, in whichever process hosts. It holds nothing that is not on disk: killed at
+//! any moment, the next engine's task goes on from the store's cursor. A shim that lives but cannot be
+//! reached (its socket's directory was taken away) is still followed by its journal.
+
+use crate::engine::Engine;
+use crate::failures::OrFail;
+use crate::live::LiveRun;
+use foreman_domain::{Code, Failure};
+use foreman_shim::client::{ClientError, Hello, ShimClient};
+use foreman_store::StoredRun;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Events of one pull, stored in one transaction.
+const PAGE: u32 = 512;
+/// Longest wait of one pull for news.
+const PULL: u32 = 20_000;
+/// Pauses between tries to reach a shim.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long after its spec was written a shim may not yet have said who it is.
+const BIRTH: Duration = Duration::from_secs(40);
+/// How long a shim that said its last event may take to end.
+const LAST_BREATH: Duration = Duration::from_secs(30);
+
+/// What is seen of a shim from outside.
+enum Presence {
+    /// It runs.
+    Alive,
+    /// It may still be starting.
+    Unborn,
+    /// It is gone, whether or not it left a result.
+    Gone,
+}
+
+impl Engine {
+    /// Follows a live run, unless it is followed already.
+    pub fn attach(self: &Arc<Self>, run: &StoredRun) -> Result<(), Failure> {
+        let details = crate::details::RunDetails::of(run)?;
+        if let Some(live) = self.live.insert(&run.id, details) {
+            let engine = Arc::clone(self);
+            self.tasks.spawn(async move {
+                tokio::select! {
+                    () = follow(&engine, &live) => {}
+                    () = engine.cancel.cancelled() => {}
+                }
+                live.set_line(None);
+                engine.live.remove(&live.run);
+            });
+        }
+        Ok(())
+    }
+}
+
+async fn follow(engine: &Arc<Engine>, live: &Arc<LiveRun>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match connect(engine, live).await {
+            Ok(client) => {
+                pause = FIRST_PAUSE;
+                let client = Arc::new(client);
+                live.set_line(Some(Arc::clone(&client)));
+                let ended = attend(engine, live, &client).await;
+                live.set_line(None);
+                if ended {
+                    wait_for_last_breath(live).await;
+                }
+            }
+            Err(error) => tracing::debug!(run = %live.run, %error, "the shim is not reached"),
+        }
+        match presence(live) {
+            Presence::Gone => break,
+            Presence::Alive | Presence::Unborn => {
+                if let Err(error) = engine.drain_journal(&live.run, &live.details).await {
+                    tracing::warn!(run = %live.run, %error, "the journal could not be taken in");
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+    // The end is written by a turn of its own, so that an engine that stops following still ends it.
+    while let Err(error) = engine.settle(&live.run).await {
+        tracing::warn!(run = %live.run, %error, "the end of a run could not be recorded");
+        tokio::time::sleep(LONGEST_PAUSE).await;
+    }
+}
+
+async fn connect(engine: &Arc<Engine>, live: &Arc<LiveRun>) -> Result<ShimClient, ClientError> {
+    let hello = Hello {
+        run: live.run.clone(),
+        nonce: live.details.nonce.clone(),
+        epoch: engine.epoch,
+    };
+    let (client, welcome) = ShimClient::connect(&live.details.files.socket, hello).await?;
+    // Never by process id alone: what answers must be what wrote the identity down.
+    if live.details.shim().is_some_and(|known| known != welcome.identity) {
+        return Err(ClientError::Unexpected { what: "the answer of another process".into() });
+    }
+    live.applying.lock().await.revision = welcome.revision;
+    Ok(client)
+}
+
+/// Pulls events until the line breaks or the run says its last; true for the latter.
+async fn attend(engine: &Arc<Engine>, live: &Arc<LiveRun>, client: &Arc<ShimClient>) -> bool {
+    if let Err(error) = engine.bring_up_to_date(live).await {
+        tracing::warn!(run = %live.run, %error, "a decision could not be applied");
+    }
+    let stored = match engine.store.run(&live.run).await.or_fail() {
+        Ok(stored) => stored,
+        Err(error) => {
+            tracing::warn!(run = %live.run, %error, "the run could not be read");
+            return false;
+        }
+    };
+    if stored.stop_asked_at.is_some() {
+        engine.pass_on_stop(live, client).await;
+    }
+    let mut after = stored.last_seq;
+    loop {
+        let page = match client.events(after, PAGE, PULL).await {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::debug!(run = %live.run, %error, "the line to the shim broke");
+                return false;
+            }
+        };
+        if !page.events.is_empty() {
+            match engine.ingest(&live.run, &page.events).await {
+                Ok(ingested) => after = ingested.last_seq,
+                Err(error) => {
+                    tracing::warn!(run = %live.run, %error, "events could not be stored");
+                    let pause = if error.code == Code::DiskFull { LONGEST_PAUSE } else { FIRST_PAUSE };
+                    tokio::time::sleep(pause).await;
+                    return false;
+                }
+            }
+        }
+        if page.ended {
+            return true;
+        }
+    }
+}
+
+/// A shim says its last event a moment before it has written its result and ended.
+async fn wait_for_last_breath(live: &LiveRun) {
+    let ending = async {
+        let mut pause = FIRST_PAUSE;
+        while matches!(presence(live), Presence::Alive) {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    };
+    if tokio::time::timeout(LAST_BREATH, ending).await.is_err() {
+        tracing::warn!(run = %live.run, "the shim has ended its run but not itself");
+    }
+}
+
+fn presence(live: &LiveRun) -> Presence {
+    match live.details.shim() {
+        Some(shim) if shim.is_alive() => Presence::Alive,
+        Some(_) => Presence::Gone,
+        None if is_young(&live.details.spec) => Presence::Unborn,
+        None => Presence::Gone,
+    }
+}
+
+fn is_young(spec: &std::path::Path) -> bool {
+    let written = std::fs::metadata(spec).and_then(|metadata| metadata.modified());
+    written.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age < BIRTH))
+}

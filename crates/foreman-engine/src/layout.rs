@@ -1,0 +1,208 @@
+//! Where everything of a data directory is, and making those places with the right permissions.
+
+use crate::HostOptions;
+use foreman_domain::{Code, Failure, RunId};
+use foreman_shim::protocol::RunFiles;
+use sha2::{Digest, Sha256};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Longest path of a socket: the kernel's field has 108 bytes, one of them the terminator.
+const LONGEST_SOCKET_PATH: usize = 107;
+/// Length of the longest file name among the sockets: `<run>.sock` and `control.sock`.
+const LONGEST_SOCKET_NAME: usize = "control.sock".len();
+
+/// The places of one data directory.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    /// The data directory.
+    pub data: PathBuf,
+    /// Where sockets are.
+    pub sockets: PathBuf,
+}
+
+impl Layout {
+    /// Makes the directories and says where they are.
+    pub fn prepare(options: &HostOptions) -> Result<Self, Failure> {
+        private_dir(&options.data_dir)?;
+        let data = options.data_dir.canonicalize().map_err(|error| {
+            unusable("the data directory", &options.data_dir, &error)
+        })?;
+        owned_by_us(&data)?;
+        let sockets = socket_dir(&data, options.runtime_dir.as_deref())?;
+        let layout = Self { data, sockets };
+        for dir in [layout.state(), layout.runs(), layout.shadows(), layout.worktrees()] {
+            private_dir(&dir)?;
+        }
+        Ok(layout)
+    }
+
+    /// Database, journals, locks: never reachable from a cage.
+    pub fn state(&self) -> PathBuf {
+        self.data.join("state")
+    }
+
+    /// The database.
+    pub fn database(&self) -> PathBuf {
+        self.state().join("foreman.db")
+    }
+
+    /// The file whose lock makes a process the engine.
+    pub fn lock(&self) -> PathBuf {
+        self.state().join("engine.lock")
+    }
+
+    /// What the last look at this machine's walls found.
+    pub fn doctor_findings(&self) -> PathBuf {
+        self.state().join("doctor.json")
+    }
+
+    /// Every run's own folder.
+    pub fn runs(&self) -> PathBuf {
+        self.state().join("runs")
+    }
+
+    /// Git directories that runs work on.
+    pub fn shadows(&self) -> PathBuf {
+        self.data.join("shadows")
+    }
+
+    /// Worktrees of all repositories.
+    pub fn worktrees(&self) -> PathBuf {
+        self.data.join("worktrees")
+    }
+
+    /// The socket that the engine listens on.
+    pub fn control_socket(&self) -> PathBuf {
+        self.sockets.join("control.sock")
+    }
+
+    /// Folder of a run.
+    pub fn run(&self, run: &RunId) -> PathBuf {
+        self.runs().join(run.as_str())
+    }
+
+    /// What the shim is started with.
+    pub fn spec(&self, run: &RunId) -> PathBuf {
+        self.run(run).join("spec.json")
+    }
+
+    /// The git directory that a run works on.
+    pub fn shadow(&self, run: &RunId) -> PathBuf {
+        self.shadows().join(run.as_str())
+    }
+
+    /// The worktree of a run of the repository with this slug.
+    pub fn worktree(&self, slug: &str, run: &RunId) -> PathBuf {
+        self.worktrees().join(slug).join(run.as_str())
+    }
+
+    /// Files that a run's shim and the engine share.
+    pub fn files(&self, run: &RunId) -> RunFiles {
+        let dir = self.run(run);
+        RunFiles {
+            journal: dir.join("journal.ndjson"),
+            exit: dir.join("exit.json"),
+            socket: self.sockets.join(format!("{run}.sock")),
+            identity: dir.join("identity.json"),
+            bundle: dir.join("harvest.bundle"),
+            log: dir.join("shim.log"),
+        }
+    }
+}
+
+/// A directory that only this user can enter, made with everything above it.
+pub(crate) fn private_dir(path: &Path) -> Result<(), Failure> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(path).map_err(|error| unusable("the directory", path, &error))
+}
+
+fn socket_dir(data: &Path, runtime: Option<&Path>) -> Result<PathBuf, Failure> {
+    let hash = Sha256::digest(data.as_os_str().as_encoded_bytes());
+    let name: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let runtime = runtime.map(|runtime| runtime.join("foreman").join(name));
+    let candidates = runtime.into_iter().chain([data.join("run")]);
+    let Some(dir) = candidates.clone().find(|dir| fits(dir)) else {
+        let tried: Vec<_> = candidates.map(|dir| dir.display().to_string()).collect();
+        return Err(Failure::new(
+            Code::Environment,
+            format!("the path for sockets is too long: {}", tried.join(", ")),
+        )
+        .hint("Set XDG_RUNTIME_DIR or FOREMAN_DATA_DIR to a directory with a shorter path."));
+    };
+    private_dir(&dir)?;
+    owned_by_us(&dir)?;
+    let mode = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(&dir, mode)
+        .map_err(|error| unusable("the directory for sockets", &dir, &error))?;
+    Ok(dir)
+}
+
+fn fits(dir: &Path) -> bool {
+    dir.as_os_str().len() + 1 + LONGEST_SOCKET_NAME.max(RunId::LEN + ".sock".len())
+        <= LONGEST_SOCKET_PATH
+}
+
+/// Another user's directory would hand that user our sockets and journals.
+fn owned_by_us(path: &Path) -> Result<(), Failure> {
+    let owner = std::fs::metadata(path)
+        .map_err(|error| unusable("the directory", path, &error))?
+        .uid();
+    let me = nix::unistd::geteuid().as_raw();
+    if owner == me {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Code::Environment,
+        format!("{} belongs to another user (uid {owner}, you are {me})", path.display()),
+    )
+    .hint("Name a directory of your own in FOREMAN_DATA_DIR."))
+}
+
+/// A place that cannot be used.
+pub(crate) fn unusable(what: &str, path: &Path, error: &io::Error) -> Failure {
+    let code = if is_full(error) { Code::DiskFull } else { Code::Environment };
+    Failure::new(code, format!("{what} {} cannot be used: {error}", path.display()))
+}
+
+/// The disk or the quota is full.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(data_dir: PathBuf, runtime_dir: Option<PathBuf>) -> HostOptions {
+        HostOptions { data_dir, runtime_dir, shim_program: None }
+    }
+
+    #[test]
+    fn all_places_are_private_and_sockets_are_apart_per_data_directory() {
+        let scratch = tempfile::tempdir().unwrap();
+        let runtime = scratch.path().join("xdg");
+        let one = Layout::prepare(&options(scratch.path().join("a"), Some(runtime.clone())));
+        let two = Layout::prepare(&options(scratch.path().join("b"), Some(runtime)));
+        let (one, two) = (one.unwrap(), two.unwrap());
+        assert_ne!(one.control_socket(), two.control_socket());
+        for dir in [one.state(), one.runs(), one.worktrees(), one.sockets] {
+            let mode = std::fs::metadata(&dir).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{}", dir.display());
+        }
+    }
+
+    #[test]
+    fn a_long_runtime_path_falls_back_to_the_data_directory_and_two_long_ones_are_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let long = scratch.path().join("x".repeat(90));
+        let layout =
+            Layout::prepare(&options(scratch.path().join("d"), Some(long.clone()))).unwrap();
+        assert_eq!(layout.sockets, layout.data.join("run"));
+        let refused = Layout::prepare(&options(long.clone(), Some(long))).unwrap_err();
+        assert_eq!(refused.code, Code::Environment);
+        assert!(refused.message.contains("too long"), "{refused}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Runs whose shims this engine follows, and the line to each shim.
+
+use crate::details::RunDetails;
+use foreman_domain::{Code, Failure, Revision, RunId};
+use foreman_shim::client::{Applied, ShimClient};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Longest wait for a line to a shim that is being connected to.
+const LINE: Duration = Duration::from_secs(5);
+/// Results of the newest revisions that are kept for whoever asked for them.
+const KEPT_RESULTS: usize = 64;
+
+/// Runs by id.
+#[derive(Debug, Default)]
+pub(crate) struct LiveRuns {
+    runs: Mutex<HashMap<RunId, Arc<LiveRun>>>,
+}
+
+impl LiveRuns {
+    /// The run, while it is followed.
+    pub fn get(&self, run: &RunId) -> Option<Arc<LiveRun>> {
+        self.lock().get(run).cloned()
+    }
+
+    /// Takes a run in; `None` when it is followed already.
+    pub fn insert(&self, run: &RunId, details: RunDetails) -> Option<Arc<LiveRun>> {
+        let mut runs = self.lock();
+        if runs.contains_key(run) {
+            return None;
+        }
+        let live = Arc::new(LiveRun {
+            run: run.clone(),
+            details,
+            line: watch::channel(None).0,
+            applying: tokio::sync::Mutex::default(),
+        });
+        runs.insert(run.clone(), Arc::clone(&live));
+        Some(live)
+    }
+
+    /// Lets a run go that is over.
+    pub fn remove(&self, run: &RunId) {
+        self.lock().remove(run);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RunId, Arc<LiveRun>>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One run that is followed.
+#[derive(Debug)]
+pub(crate) struct LiveRun {
+    pub run: RunId,
+    pub details: RunDetails,
+    line: watch::Sender<Option<Arc<ShimClient>>>,
+    /// Held while policy revisions are given to the shim, which takes them in order only.
+    pub applying: tokio::sync::Mutex<Standing>,
+}
+
+/// What the shim has in force, as far as this engine told it.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    /// The shim's revision.
+    pub revision: Revision,
+    results: VecDeque<(Revision, Applied)>,
+}
+
+impl Standing {
+    /// Notes what a revision did.
+    pub fn note(&mut self, revision: Revision, applied: Applied) {
+        self.revision = self.revision.max(revision);
+        self.results.push_back((revision, applied));
+        if self.results.len() > KEPT_RESULTS {
+            self.results.pop_front();
+        }
+    }
+
+    /// What a revision did.
+    pub fn result(&self, revision: Revision) -> Option<Applied> {
+        self.results.iter().find(|(known, _)| *known == revision).map(|(_, applied)| *applied)
+    }
+}
+
+impl LiveRun {
+    /// The line to the shim is up, or down.
+    pub fn set_line(&self, client: Option<Arc<ShimClient>>) {
+        self.line.send_replace(client);
+    }
+
+    /// The line to the shim; waits a little for one that is being made.
+    pub async fn line(&self) -> Result<Arc<ShimClient>, Failure> {
+        let mut line = self.line.subscribe();
+        let found = tokio::time::timeout(LINE, line.wait_for(Option::is_some)).await;
+        if let Ok(Ok(client)) = found
+            && let Some(client) = client.as_ref()
+        {
+            return Ok(Arc::clone(client));
+        }
+        Err(Failure::new(
+            Code::Environment,
+            format!("the supervisor of run {} does not answer", self.run),
+        )
+        .hint(format!("Its log is {}.", self.details.files.log.display())))
+    }
+}

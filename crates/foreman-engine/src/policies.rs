@@ -1,0 +1,220 @@
+//! Policies: how one is put together for a run, shown, explained, and written into a repository.
+
+use crate::api::{
+    Explanation, PolicyQuery, PolicyView, PolicyWhy, RevokeRequest, RunCreate, TrustRequest,
+    TrustView,
+};
+use crate::details::RunDetails;
+use crate::engine::Engine;
+use crate::failures::{OrFail, join, policy as policy_failure};
+use crate::project_file::{NAME, ProjectFile, replace};
+use crate::tokens;
+use foreman_domain::{At, Code, Failure, Revision, Scope};
+use foreman_git::Repository;
+use foreman_policy::{
+    Bounds, Layer, Policy, append_egress, parse_allow, parse_destination, parse_policy,
+};
+use foreman_store::StoredAmendment;
+use std::path::{Path, PathBuf};
+
+/// Bounds where nobody said any.
+const DEFAULTS: Bounds = Bounds {
+    wall_seconds: None,
+    memory_bytes: None,
+    processes: Some(1024),
+    output_bytes: Some(256 << 20),
+};
+/// Bounds below which no run can do anything.
+const LEAST_MEMORY: u64 = 16 << 20;
+const LEAST_PROCESSES: u32 = 4;
+
+/// What a run starts with, before recorded decisions.
+#[derive(Debug, Clone)]
+pub(crate) struct Layers {
+    pub policy: Policy,
+    pub bounds: Bounds,
+    pub warnings: Vec<String>,
+}
+
+impl Engine {
+    /// Puts the layers of a new run together: the project's file where it is trusted, the order's
+    /// file, `--allow`.
+    pub async fn layers(&self, repo: &Repository, request: &RunCreate) -> Result<Layers, Failure> {
+        let mut layers = self.project_layer(repo).await?;
+        let mut bounds = Bounds::default();
+        if let Some(source) = &request.policy {
+            let file = parse_policy(&source.name, &source.text, Layer::Order).or_fail()?;
+            layers.policy.egress.extend(file.egress);
+            layers.policy.paths.extend(file.paths);
+            layers.warnings.extend(file.warnings);
+            bounds = file.bounds;
+        }
+        for text in &request.allow {
+            let rule = parse_allow(text).map_err(|error| policy_failure(Code::BadInput, &error))?;
+            layers.policy.egress.push(rule);
+        }
+        let narrower = request.bounds.clone().or(bounds);
+        layers.bounds = narrower.or(layers.bounds).or(DEFAULTS);
+        check_bounds(&layers.bounds)?;
+        Ok(layers)
+    }
+
+    async fn project_layer(&self, repo: &Repository) -> Result<Layers, Failure> {
+        let mut layers =
+            Layers { policy: Policy::default(), bounds: Bounds::default(), warnings: Vec::new() };
+        let Some(file) = self.project_file(repo).await? else { return Ok(layers) };
+        if !file.trusted {
+            let why = match file.standing() {
+                "changed" => "it has changed since it was trusted",
+                _ => "it is not trusted",
+            };
+            layers.warnings.push(format!(
+                "the repository's own {NAME} does not count: {why} (`foreman policy trust` shows it)"
+            ));
+            return Ok(layers);
+        }
+        let parsed = parse_policy(NAME, &file.text, Layer::Project).or_fail()?;
+        layers.policy.egress = parsed.egress;
+        layers.policy.paths = parsed.paths;
+        layers.warnings = parsed.warnings;
+        layers.bounds = parsed.bounds;
+        Ok(layers)
+    }
+
+    /// The policy in force for a run, or the one that a new run of a repository would start with.
+    pub async fn show_policy(&self, query: PolicyQuery) -> Result<PolicyView, Failure> {
+        let (policy, bounds, amendments, repo) = match (&query.run, &query.repo) {
+            (Some(typed), _) => {
+                let id = self.find_run(typed).await?;
+                let run = self.store.run(&id).await.or_fail()?;
+                let details = RunDetails::of(&run)?;
+                let amendments = self.store.amendments_of_run(&id).await.or_fail()?;
+                (run.policy, details.bounds, amendments, details.repo)
+            }
+            (None, Some(path)) => {
+                let repo = open_repository(path).await?;
+                let layers = self.project_layer(&repo).await?;
+                let amendments = self.store.amendments_of_repo(&repo.slug()).await.or_fail()?;
+                let policy = with_project_rules(layers.policy, &amendments);
+                (policy, layers.bounds.or(DEFAULTS), amendments, repo.root().to_owned())
+            }
+            (None, None) => {
+                return Err(Failure::new(Code::Usage, "neither a run nor a repository was named"));
+            }
+        };
+        // The repository of an old run may be gone; its policy can be shown all the same.
+        let project_file = match open_repository(&repo).await {
+            Ok(repo) => self.project_file(&repo).await?.as_ref().map(ProjectFile::standing),
+            Err(_) => None,
+        };
+        Ok(PolicyView {
+            policy,
+            bounds,
+            amendments: amendments.into_iter().map(|stored| stored.amendment).collect(),
+            project_file: project_file.unwrap_or("absent").to_owned(),
+        })
+    }
+
+    /// Which rule decides about a destination.
+    pub async fn explain(&self, request: PolicyWhy) -> Result<Explanation, Failure> {
+        let subject = parse_destination(&request.destination)
+            .map_err(|error| policy_failure(Code::BadInput, &error))?;
+        let policy = self.show_policy(request.of).await?.policy;
+        let explained = policy.explain(&subject, At::now());
+        Ok(Explanation {
+            verdict: explained.verdict.as_str().to_owned(),
+            layer: explained.layer,
+            rule: explained.rule.map(|rule| rule.0),
+            words: explained.words,
+        })
+    }
+
+    /// Shows a repository's policy file, and trusts it when the caller names what was shown.
+    pub async fn trust(&self, request: TrustRequest) -> Result<TrustView, Failure> {
+        let repo = open_repository(&request.repo).await?;
+        let Some(file) = self.project_file(&repo).await? else {
+            return Err(Failure::new(
+                Code::NotFound,
+                format!("{} has no {NAME}", repo.root().display()),
+            ));
+        };
+        let Some(expect) = request.expect else { return Ok(view(file)) };
+        if expect != file.hash {
+            return Err(Failure::new(
+                Code::Stale,
+                format!("{} is not as it was shown any more", file.path.display()),
+            )
+            .hint("Look at it again and trust that."));
+        }
+        // What does not parse would refuse every run from now on.
+        parse_policy(NAME, &file.text, Layer::Project).or_fail()?;
+        self.store.trust(self.epoch, &repo.slug(), &file.hash, At::now()).await.or_fail()?;
+        Ok(view(ProjectFile { trusted: true, ..file }))
+    }
+
+    /// Writes a decision with project scope into its repository's policy file.
+    pub async fn write_policy(&self, request: RevokeRequest) -> Result<TrustView, Failure> {
+        let stored = self.store.amendment(&request.amendment).await.or_fail()?;
+        let (amendment, rule) = (stored.amendment, stored.rule);
+        let rule = rule.filter(|_| amendment.scope == Scope::Project).ok_or_else(|| {
+            Failure::new(
+                Code::BadInput,
+                format!("{} is not an amendment with project scope", amendment.id),
+            )
+        })?;
+        let run = self.store.run(amendment.id.run()).await.or_fail()?;
+        let repo = open_repository(&RunDetails::of(&run)?.repo).await?;
+        let before = self.project_file(&repo).await?;
+        let was_trusted = before.as_ref().is_none_or(|file| file.trusted);
+        let text = before.map(|file| file.text).unwrap_or_default();
+        let text = append_egress(NAME, &text, &rule).or_fail()?;
+        let path = repo.root().join(NAME);
+        let (place, written) = (path.clone(), text.clone());
+        tokio::task::spawn_blocking(move || replace(&place, &written)).await.map_err(join)??;
+        let hash = tokens::of_text(&text);
+        // The operator just wrote it: a file that counted before counts on. One that did not is not
+        // trusted by way of one rule.
+        if was_trusted {
+            self.store.trust(self.epoch, &repo.slug(), &hash, At::now()).await.or_fail()?;
+        }
+        Ok(TrustView { file: path, text, expect: hash, trusted: was_trusted })
+    }
+}
+
+/// Opens a repository off the runtime's threads.
+pub(crate) async fn open_repository(path: &Path) -> Result<Repository, Failure> {
+    let path: PathBuf = path.to_owned();
+    let opening = tokio::task::spawn_blocking(move || Repository::open(&path));
+    opening.await.map_err(join)?.map_err(Failure::from)
+}
+
+fn view(file: ProjectFile) -> TrustView {
+    TrustView { file: file.path, text: file.text, expect: file.hash, trusted: file.trusted }
+}
+
+fn with_project_rules(mut policy: Policy, amendments: &[StoredAmendment]) -> Policy {
+    policy.revision = Revision(1);
+    let active = amendments
+        .iter()
+        .rev()
+        .filter(|stored| stored.amendment.state == foreman_domain::AmendmentState::Active);
+    policy.egress.extend(active.filter_map(|stored| stored.rule.clone()));
+    policy
+}
+
+fn check_bounds(bounds: &Bounds) -> Result<(), Failure> {
+    let refuse = |what: String| Err(Failure::new(Code::BadInput, what));
+    if bounds.wall_seconds == Some(0) {
+        return refuse("a wall time of nothing lets no run start".into());
+    }
+    if bounds.output_bytes == Some(0) {
+        return refuse("an output bound of nothing lets no run say anything".into());
+    }
+    if bounds.memory_bytes.is_some_and(|bytes| bytes < LEAST_MEMORY) {
+        return refuse("a memory bound below 16 MiB lets no program start".into());
+    }
+    if bounds.processes.is_some_and(|processes| processes < LEAST_PROCESSES) {
+        return refuse(format!("a run needs at least {LEAST_PROCESSES} processes"));
+    }
+    Ok(())
+}

@@ -1,0 +1,265 @@
+//! Runs as they are shown, followed, typed into and stopped.
+
+use crate::api::{
+    EventPage, EventsRequest, InputRequest, Nothing, ResizeRequest, RunList, RunView, Runs,
+};
+use crate::details::RunDetails;
+use crate::ending::is_at_rest;
+use crate::engine::Engine;
+use crate::failures::{OrFail, internal};
+use crate::live::LiveRun;
+use crate::spec::check_name;
+use crate::words::{count, result_in_words};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use foreman_domain::{At, Code, Failure, RunId, sanitize_line};
+use foreman_shim::client::ShimClient;
+use foreman_store::{StoredRun, StoredStep};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const DEFAULT_LIST: u32 = 50;
+const LONGEST_LIST: u32 = 10_000;
+const LONGEST_PAGE: u32 = 512;
+const LONGEST_WAIT_MS: u32 = 30_000;
+/// Wait between asking, interrupting, terminating and killing.
+const GRACE_MS: u32 = 5_000;
+/// Longest wait for a run to end after it was asked to stop: the whole ladder, finishing and collecting.
+const STOPPING: Duration = Duration::from_secs(60);
+/// Longest input at once.
+const INPUT_BYTES: usize = 1 << 20;
+
+impl Engine {
+    /// The run that is meant: an id, an unambiguous beginning of one, or `last`.
+    pub async fn find_run(&self, typed: &str) -> Result<RunId, Failure> {
+        if typed == "last" {
+            let newest = self.store.runs(1).await.or_fail()?;
+            return newest.into_iter().next().map(|run| run.id).ok_or_else(|| {
+                Failure::new(Code::NotFound, "there is no run yet").hint("Start one: `foreman run`.")
+            });
+        }
+        let unknown = || {
+            Failure::new(Code::NotFound, format!("there is no run \"{}\"", sanitize_line(typed)))
+                .hint("See `foreman runs`.")
+        };
+        // An id never holds anything else, so nothing else needs to be looked up.
+        let plausible = !typed.is_empty()
+            && typed.len() <= RunId::LEN
+            && typed.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        if !plausible {
+            return Err(unknown());
+        }
+        let found = self.store.runs_beginning(typed, 5).await.or_fail()?;
+        match found.as_slice() {
+            [] => Err(unknown()),
+            [one] => Ok(one.clone()),
+            several => {
+                let ids: Vec<_> = several.iter().map(RunId::to_string).collect();
+                Err(Failure::new(
+                    Code::BadInput,
+                    format!("\"{typed}\" is the beginning of several runs: {}", ids.join(", ")),
+                )
+                .hint("Type one more letter."))
+            }
+        }
+    }
+
+    /// Runs, newest first.
+    pub async fn list_runs(&self, request: RunList) -> Result<Runs, Failure> {
+        let limit = request.limit.unwrap_or(DEFAULT_LIST).min(LONGEST_LIST);
+        let stored = self.store.runs(limit).await.or_fail()?;
+        let mut runs = Vec::with_capacity(stored.len());
+        for run in stored {
+            runs.push(self.view(run).await?);
+        }
+        Ok(Runs { runs })
+    }
+
+    /// One run, as it is now.
+    pub async fn view_of(&self, run: &RunId) -> Result<RunView, Failure> {
+        let stored = self.store.run(run).await.or_fail()?;
+        self.view(stored).await
+    }
+
+    async fn view(&self, run: StoredRun) -> Result<RunView, Failure> {
+        let details = RunDetails::of(&run)?;
+        let steps = match details.checks.is_empty() {
+            true => Vec::new(),
+            false => self.store.steps(&run.id).await.or_fail()?,
+        };
+        Ok(RunView {
+            id: run.id,
+            order: run.order,
+            title: run.title,
+            state: run.state,
+            repo: details.repo,
+            branch: details.worktree.branch,
+            base_branch: details.worktree.base_branch,
+            base: details.worktree.base_commit,
+            worktree: details.worktree.path,
+            tier: details.tier,
+            open_blocks: run.open_blocks,
+            created_at: run.created_at,
+            ended_at: run.ended_at,
+            last_seq: run.last_seq,
+            outcome: run.outcome,
+            checks: checks_in_words(&details.checks, &steps),
+            denied_unattended: run.denied_unattended,
+        })
+    }
+
+    /// A page of events; waits for news when asked to.
+    pub async fn page_of_events(&self, request: EventsRequest) -> Result<EventPage, Failure> {
+        let run = self.find_run(&request.run).await?;
+        let limit = request.limit.clamp(1, LONGEST_PAGE);
+        let wait = Duration::from_millis(u64::from(request.wait_ms.min(LONGEST_WAIT_MS)));
+        let deadline = Instant::now() + wait;
+        let mut after = request.after;
+        // Subscribed before the first look: news between look and wait is not missed.
+        let mut news = self.news.subscribe(&run);
+        loop {
+            news.mark_unchanged();
+            let stored = self.store.run(&run).await.or_fail()?;
+            let page = self.store.events(&run, after, limit, &request.kinds).await.or_fail()?;
+            let ended = is_at_rest(&stored.state) && page.cursor >= page.last_seq;
+            if !page.events.is_empty() || ended || Instant::now() >= deadline {
+                return Ok(EventPage { events: page.events, cursor: page.cursor, ended });
+            }
+            after = page.cursor;
+            let _ = tokio::time::timeout_at(deadline, news.changed()).await;
+        }
+    }
+
+    /// Sends bytes to a run's terminal.
+    pub async fn input(&self, request: InputRequest) -> Result<Nothing, Failure> {
+        let bytes = STANDARD
+            .decode(&request.bytes)
+            .ok()
+            .filter(|bytes| bytes.len() <= INPUT_BYTES)
+            .ok_or_else(|| Failure::new(Code::Usage, "the input is not base64 of up to 1 MiB"))?;
+        let live = self.live_run(&request.run).await?;
+        live.line().await?.input(&bytes).await.or_fail()?;
+        Ok(Nothing {})
+    }
+
+    /// Tells a run its terminal's size.
+    pub async fn resize(&self, request: ResizeRequest) -> Result<Nothing, Failure> {
+        let live = self.live_run(&request.run).await?;
+        let (columns, rows) = (request.size.columns, request.size.rows);
+        live.line().await?.resize(columns, rows).await.or_fail()?;
+        Ok(Nothing {})
+    }
+
+    async fn live_run(&self, typed: &str) -> Result<Arc<LiveRun>, Failure> {
+        let run = self.find_run(typed).await?;
+        self.live.get(&run).ok_or_else(|| {
+            Failure::new(Code::Conflict, format!("run {run} is not running"))
+        })
+    }
+
+    /// Stops a run. The wish is recorded first, so it holds whoever hosts next; "stopped" is said only
+    /// when the cage is empty.
+    pub async fn stop_run(self: &Arc<Self>, typed: &str) -> Result<RunView, Failure> {
+        let run = self.find_run(typed).await?;
+        let mut news = self.news.subscribe(&run);
+        let stored = self.store.run(&run).await.or_fail()?;
+        if !stored.state.is_live() {
+            return self.view(stored).await;
+        }
+        self.store.ask_stop(self.epoch, &run, At::now()).await.or_fail()?;
+        let deadline = Instant::now() + STOPPING;
+        let mut passed_on = false;
+        loop {
+            news.mark_unchanged();
+            let stored = self.store.run(&run).await.or_fail()?;
+            if !stored.state.is_live() {
+                return self.view(stored).await;
+            }
+            if !passed_on && let Some(live) = self.live.get(&run) {
+                match live.line().await {
+                    Ok(client) => passed_on = self.pass_on_stop(&live, &client).await,
+                    Err(error) => tracing::warn!(%run, %error, "a stop waits for the shim"),
+                }
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+            let look_again = (Instant::now() + Duration::from_secs(1)).min(deadline);
+            let _ = tokio::time::timeout_at(look_again, news.changed()).await;
+        }
+        self.kill_shim(&run).await?;
+        let deadline = Instant::now() + STOPPING;
+        loop {
+            news.mark_unchanged();
+            let stored = self.store.run(&run).await.or_fail()?;
+            if !stored.state.is_live() {
+                return self.view(stored).await;
+            }
+            if Instant::now() >= deadline {
+                return Err(internal(format!("run {run} was killed but does not come to its end")));
+            }
+            let look_again = (Instant::now() + Duration::from_secs(1)).min(deadline);
+            let _ = tokio::time::timeout_at(look_again, news.changed()).await;
+        }
+    }
+
+    /// Passes a recorded stop on to the shim; true when it has taken it.
+    pub async fn pass_on_stop(&self, live: &LiveRun, client: &ShimClient) -> bool {
+        match client.stop(GRACE_MS).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(run = %live.run, %error, "the shim did not take the stop");
+                false
+            }
+        }
+    }
+
+    /// The last rung: a shim that did not end its run is killed, and its cage dies with it.
+    async fn kill_shim(&self, run: &RunId) -> Result<(), Failure> {
+        let stored = self.store.run(run).await.or_fail()?;
+        let details = RunDetails::of(&stored)?;
+        let Some(shim) = details.shim().filter(|shim| shim.is_alive()) else { return Ok(()) };
+        tracing::warn!(%run, pid = shim.pid, "killing a shim that did not stop its run");
+        let pid = i32::try_from(shim.pid).map_err(internal)?;
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).map_err(
+            |error| {
+                crate::failures::io(
+                    format!("the supervisor of run {run} could not be killed"),
+                    &error.into(),
+                )
+            },
+        )
+    }
+
+    /// Runs that are going on, and the newest event of each, for the doctor.
+    pub async fn live_in_words(&self) -> Result<Vec<String>, Failure> {
+        let runs = self.store.unsettled_runs().await.or_fail()?;
+        let mut lines = vec![count(runs.len(), "run is going on", "runs are going on")];
+        for run in runs {
+            let line = self.live.get(&run.id).is_some();
+            let reached = if line { "followed" } else { "not reached" };
+            lines.push(format!(
+                "run {}: {}, {reached}, {} events",
+                run.id,
+                run.state.tag(),
+                run.last_seq
+            ));
+        }
+        Ok(lines)
+    }
+}
+
+fn checks_in_words(commands: &[String], steps: &[StoredStep]) -> Vec<String> {
+    let many = commands.len();
+    let in_words = |(index, command): (usize, &String)| {
+        let name = check_name(index, many);
+        let how = match steps.iter().find(|step| step.name == name) {
+            Some(StoredStep { result: Some(result), .. }) => result_in_words(result),
+            Some(StoredStep { result: None, .. }) => "is running".to_owned(),
+            None => "has not run".to_owned(),
+        };
+        format!("`{}` {how}", sanitize_line(command))
+    };
+    commands.iter().enumerate().map(in_words).collect()
+}

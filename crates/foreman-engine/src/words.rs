@@ -1,0 +1,30 @@
+//! Small texts that several answers share.
+
+use foreman_domain::{At, StepResult};
+use jiff::tz::TimeZone;
+
+/// A time of day by the operator's clock; with the date when it was not today.
+pub(crate) fn clock(at: At) -> String {
+    let zone = TimeZone::system();
+    let then = at.0.to_zoned_datetime(zone.clone());
+    let today = At::now().0.to_zoned_datetime(zone).date();
+    let format = if then.date() == today { "%H:%M" } else { "%H:%M on %Y-%m-%d" };
+    then.strftime(format).to_string()
+}
+
+/// How a step ended, as the end of a sentence.
+pub(crate) fn result_in_words(result: &StepResult) -> String {
+    match result {
+        StepResult::Succeeded => "passed".into(),
+        StepResult::Exited { code } => format!("failed with exit code {code}"),
+        StepResult::Signalled { signal } => format!("ended by signal {signal}"),
+        StepResult::NotStarted { why } => format!("was not started: {why}"),
+        StepResult::Stopped { why } => format!("was stopped: {why}"),
+        StepResult::Skipped { why } => format!("was skipped: {why}"),
+    }
+}
+
+/// A few words about many.
+pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {many}") }
+}

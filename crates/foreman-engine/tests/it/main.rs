@@ -1,0 +1,10 @@
+//! The engine against real repositories, a real store and real processes; the supervisor is scripted
+//! (`examples/scripted_shim.rs`), because a cage cannot be built on every machine that builds this.
+
+mod deciding;
+mod hosting;
+mod interface;
+mod policies;
+mod reviewing;
+mod running;
+mod scene;

@@ -1,0 +1,113 @@
+//! Diff, merge, discard, restore.
+
+use crate::scene::{Scene, at_rest, named};
+use foreman_domain::{Code, EventKind, RunId, RunState};
+use foreman_engine::Host;
+use foreman_engine::api::{Commands, EventsRequest, MergeRequest, RunRef};
+
+async fn reviewed(scene: &Scene, host: &Host) -> RunId {
+    let run = scene.start(host, &["commit:a"]).await.id;
+    at_rest(host, &run).await;
+    run
+}
+
+fn merge(run: &RunId, expect: &str) -> MergeRequest {
+    MergeRequest { run: run.to_string(), expect: expect.into() }
+}
+
+#[tokio::test]
+async fn a_merge_fast_forwards_the_base_to_what_was_reviewed() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = reviewed(&scene, &host).await;
+    let diff = host.run_diff(named(&run)).await.unwrap();
+    assert_eq!(diff.refusal, None);
+    assert_eq!(diff.files.len(), 1);
+    let merged = host.run_merge(merge(&run, &diff.expect)).await.unwrap();
+    assert_eq!(merged.state, RunState::Merged { commit: diff.head.clone() });
+    assert_eq!(scene.git(&["rev-parse", "main"]), diff.head);
+    assert!(scene.repo().join("a").is_file());
+    let again = host.run_merge(merge(&run, &diff.expect)).await.unwrap_err();
+    assert_eq!(again.code, Code::AlreadyDecided);
+}
+
+#[tokio::test]
+async fn a_merge_of_something_else_than_was_shown_is_stale() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = reviewed(&scene, &host).await;
+    let diff = host.run_diff(named(&run)).await.unwrap();
+    scene.git(&["commit", "-q", "--allow-empty", "-m", "meanwhile"]);
+    let before = scene.git(&["rev-parse", "main"]);
+    let stale = host.run_merge(merge(&run, &diff.expect)).await.unwrap_err();
+    assert_eq!(stale.code, Code::Stale);
+    assert_eq!(host.run_merge(merge(&run, "")).await.unwrap_err().code, Code::Stale);
+    assert_eq!(scene.git(&["rev-parse", "main"]), before);
+    assert!(matches!(host.run_show(named(&run)).await.unwrap().state, RunState::Review { .. }));
+}
+
+#[tokio::test]
+async fn a_refused_merge_says_why_and_goes_back_to_review() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = reviewed(&scene, &host).await;
+    scene.git(&["commit", "-q", "--allow-empty", "-m", "meanwhile"]);
+    let diff = host.run_diff(named(&run)).await.unwrap();
+    assert!(diff.refusal.is_some());
+    let refused = host.run_merge(merge(&run, &diff.expect)).await.unwrap_err();
+    assert_eq!(refused.code, Code::Conflict);
+    let view = host.run_show(named(&run)).await.unwrap();
+    assert!(matches!(view.state, RunState::Review { .. }), "{view:?}");
+    let request = EventsRequest {
+        run: run.to_string(),
+        after: Default::default(),
+        limit: 512,
+        wait_ms: 0,
+        kinds: vec!["warning".into(), "state".into()],
+    };
+    let events = host.run_events(request).await.unwrap().events;
+    let merging =
+        events.iter().any(|event| event.kind == EventKind::State { to: RunState::Merging });
+    let why = events.iter().any(|event| {
+        matches!(&event.kind, EventKind::Warning { message } if message.starts_with("not merged: "))
+    });
+    assert!(merging && why, "{events:?}");
+}
+
+#[tokio::test]
+async fn a_discarded_run_comes_back_as_it_was() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = reviewed(&scene, &host).await;
+    let before = host.run_show(named(&run)).await.unwrap();
+    std::fs::write(before.worktree.join("left"), "not committed").unwrap();
+    let gone = host.run_discard(named(&run)).await.unwrap();
+    assert!(matches!(gone.state, RunState::Discarded { .. }));
+    assert!(!before.worktree.exists());
+    assert_eq!(scene.git(&["branch", "--list", "foreman/*"]), "");
+    let twice = host.run_discard(named(&run)).await.unwrap();
+    assert_eq!(twice.state, gone.state);
+
+    let back = host.run_restore(named(&run)).await.unwrap();
+    assert_eq!(back.state, before.state);
+    let left = std::fs::read_to_string(before.worktree.join("left")).unwrap();
+    assert_eq!(left, "not committed");
+    let again = host.run_restore(named(&run)).await.unwrap_err();
+    assert_eq!(again.code, Code::Conflict);
+}
+
+#[tokio::test]
+async fn a_live_run_is_neither_shown_as_a_diff_nor_discarded() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = scene.start(&host, &["wait"]).await.id;
+    for refused in [
+        host.run_diff(named(&run)).await.unwrap_err(),
+        host.run_discard(named(&run)).await.unwrap_err(),
+        host.run_merge(merge(&run, "")).await.unwrap_err(),
+        host.run_restore(RunRef { run: run.to_string() }).await.unwrap_err(),
+    ] {
+        assert_eq!(refused.code, Code::Conflict, "{refused}");
+    }
+    host.run_stop(named(&run)).await.unwrap();
+}

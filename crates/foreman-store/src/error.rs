@@ -1,0 +1,162 @@
+//! What can go wrong with the store. A variant is the operation with its subject.
+
+use foreman_domain::{Block, BlockId, Epoch, EventSeq, Revision, RunId};
+use std::path::PathBuf;
+
+/// Why the store did not do it. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file cannot be opened or prepared.
+    #[error("the database {} cannot be opened", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the library said.
+        source: sqlx::Error,
+    },
+    /// A newer binary has changed the file's layout.
+    #[error(
+        "the database {} was written by a newer version of this program (layout {found}, this one \
+         knows {known})",
+        path.display()
+    )]
+    NewerLayout {
+        /// The file.
+        path: PathBuf,
+        /// Layout in the file.
+        found: i64,
+        /// Newest layout that this binary knows.
+        known: i64,
+    },
+    /// The layout cannot be brought up to date.
+    #[error("the database {} cannot be brought to the layout of this version", path.display())]
+    Migrate {
+        /// The file.
+        path: PathBuf,
+        /// What the library said.
+        source: Box<sqlx::migrate::MigrateError>,
+    },
+    /// Another engine has taken the data directory since.
+    #[error("another engine has taken over (epoch {now}; this one is {mine})")]
+    StaleEpoch {
+        /// The writer's epoch.
+        mine: Epoch,
+        /// The epoch in force.
+        now: Epoch,
+    },
+    /// Events do not follow those that are stored.
+    #[error("events of run {run} have a hole: expected number {expected}, found {found}")]
+    Hole {
+        /// The run.
+        run: RunId,
+        /// What would have followed.
+        expected: EventSeq,
+        /// What came.
+        found: EventSeq,
+    },
+    /// An event of another run was among them.
+    #[error("an event of run {found} came in as one of run {run}")]
+    ForeignEvent {
+        /// The run that was meant.
+        run: RunId,
+        /// The event's run.
+        found: RunId,
+    },
+    /// There is no such run.
+    #[error("there is no run {0}")]
+    NoRun(RunId),
+    /// There is no such block.
+    #[error("there is no block {0}")]
+    NoBlock(BlockId),
+    /// There is no such decision.
+    #[error("there is no amendment {0}")]
+    NoAmendment(foreman_domain::AmendmentId),
+    /// The policy has moved since it was shown.
+    #[error("the policy of run {run} has moved on from revision {shown} to {now}")]
+    RevisionMoved {
+        /// The run.
+        run: RunId,
+        /// What was shown.
+        shown: Revision,
+        /// What is in force.
+        now: Revision,
+    },
+    /// The block is decided.
+    #[error("block {} is decided already", .0.id)]
+    AlreadyDecided(Box<Block>),
+    /// The decision is no longer in force.
+    #[error("amendment {} is not in force any more", .0.id)]
+    NotActive(Box<foreman_domain::Amendment>),
+    /// A stored value is none that this version knows.
+    #[error("the database holds a {what} that this version does not know")]
+    Unreadable {
+        /// What kind of value.
+        what: &'static str,
+        /// What the parser said.
+        source: serde_json::Error,
+    },
+    /// A value does not encode.
+    #[error("a {what} does not encode")]
+    Encode {
+        /// What kind of value.
+        what: &'static str,
+        /// What the encoder said.
+        source: serde_json::Error,
+    },
+    /// The disk is full.
+    #[error("the disk is full: the database could not {what}")]
+    DiskFull {
+        /// What was tried.
+        what: &'static str,
+    },
+    /// A statement failed.
+    #[error("the database could not {what}")]
+    Statement {
+        /// What was tried.
+        what: &'static str,
+        /// What the library said.
+        source: sqlx::Error,
+    },
+}
+
+/// Names the operation that a statement belongs to.
+pub(crate) trait During<T> {
+    /// Attaches the operation to a failure.
+    fn during(self, what: &'static str) -> Result<T, StoreError>;
+}
+
+impl<T> During<T> for Result<T, sqlx::Error> {
+    fn during(self, what: &'static str) -> Result<T, StoreError> {
+        self.map_err(|source| {
+            if is_disk_full(&source) {
+                StoreError::DiskFull { what }
+            } else {
+                StoreError::Statement { what, source }
+            }
+        })
+    }
+}
+
+/// SQLITE_FULL, or an input/output error of a write that the system refused for want of space.
+pub(crate) fn is_disk_full(error: &sqlx::Error) -> bool {
+    error
+        .as_database_error()
+        .and_then(|error| error.code())
+        .is_some_and(|code| code == "13")
+}
+
+/// Parses a JSON column.
+pub(crate) fn parse<T: serde::de::DeserializeOwned>(
+    what: &'static str,
+    text: &str,
+) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|source| StoreError::Unreadable { what, source })
+}
+
+/// Writes a JSON column.
+pub(crate) fn write<T: serde::Serialize>(
+    what: &'static str,
+    value: &T,
+) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|source| StoreError::Encode { what, source })
+}

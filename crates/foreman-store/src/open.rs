@@ -1,0 +1,199 @@
+//! Opening the file, the epoch, and the one way to write.
+
+use crate::StoreError;
+use crate::error::During;
+use foreman_domain::{At, Epoch};
+use sqlx::sqlite::{
+    Sqlite, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
+    SqliteSynchronous,
+};
+use sqlx::{Row, Transaction};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations");
+
+/// How long a request's key is remembered, in milliseconds: far longer than any caller retries.
+const KEY_LIFE_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// Names one request of one caller, so that asking again does not do it again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RequestKey(pub String);
+
+/// The database of one data directory.
+#[derive(Debug, Clone)]
+pub struct Store {
+    path: PathBuf,
+    /// One connection: writers queue here, so `BEGIN IMMEDIATE` never waits for another of ours.
+    writer: SqlitePool,
+    pub(crate) reader: SqlitePool,
+}
+
+impl Store {
+    /// Opens the file, making it when absent, and brings it to the layout of this version.
+    ///
+    /// # Errors
+    /// [`StoreError::NewerLayout`] when a newer binary wrote it, [`StoreError::Open`] and
+    /// [`StoreError::Migrate`] when it cannot be used.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        let open = |source| StoreError::Open { path: path.to_owned(), source };
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(Duration::from_secs(5));
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connect_with(options.clone().optimize_on_close(true, 400))
+            .await
+            .map_err(open)?;
+        refuse_newer(path, &writer).await?;
+        MIGRATIONS.run(&writer).await.map_err(|source| StoreError::Migrate {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })?;
+        let reader = SqlitePoolOptions::new()
+            .max_connections(4)
+            .connect_with(options.create_if_missing(false).read_only(true))
+            .await
+            .map_err(open)?;
+        Ok(Self { path: path.to_owned(), writer, reader })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes ownership: the epoch after the last one. Every older engine's writes fail from now on.
+    ///
+    /// # Errors
+    /// [`StoreError::Statement`] or [`StoreError::DiskFull`] when it cannot be written.
+    pub async fn take_epoch(&self) -> Result<Epoch, StoreError> {
+        let epoch: i64 =
+            sqlx::query("UPDATE meta SET epoch = epoch + 1 WHERE id = 1 RETURNING epoch")
+                .fetch_one(&self.writer)
+                .await
+                .during("take a new epoch")?
+                .get(0);
+        Ok(Epoch(unsigned(epoch)))
+    }
+
+    /// Finishes what is under way and closes the file.
+    pub async fn close(self) {
+        self.reader.close().await;
+        self.writer.close().await;
+    }
+
+    /// Begins a write of the engine with this epoch. The epoch is compared inside the transaction,
+    /// which holds the write lock until it ends: nobody can take over in between.
+    pub(crate) async fn write(&self, epoch: Epoch) -> Result<Transaction<'_, Sqlite>, StoreError> {
+        let mut tx =
+            self.writer.begin_with("BEGIN IMMEDIATE").await.during("begin a transaction")?;
+        let now: i64 = sqlx::query("SELECT epoch FROM meta WHERE id = 1")
+            .fetch_one(&mut *tx)
+            .await
+            .during("read the epoch")?
+            .get(0);
+        let now = Epoch(unsigned(now));
+        if now != epoch {
+            return Err(StoreError::StaleEpoch { mine: epoch, now });
+        }
+        Ok(tx)
+    }
+
+    /// Remembers that a request concerns this subject, before what it asks for is done.
+    ///
+    /// # Errors
+    /// [`StoreError::StaleEpoch`]; [`StoreError::Statement`] and [`StoreError::DiskFull`].
+    pub async fn note_request(
+        &self,
+        epoch: Epoch,
+        key: &RequestKey,
+        subject: &str,
+        at: At,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.write(epoch).await?;
+        remember_request(&mut tx, Some(key), subject, at).await?;
+        tx.commit().await.during("remember a request")
+    }
+
+    /// What a request with this key did: the id of the run or decision it made.
+    ///
+    /// # Errors
+    /// [`StoreError::Statement`] when it cannot be read.
+    pub async fn subject_of_request(&self, key: &RequestKey) -> Result<Option<String>, StoreError> {
+        Ok(sqlx::query("SELECT subject FROM requests WHERE key = ?")
+            .bind(&key.0)
+            .fetch_optional(&self.reader)
+            .await
+            .during("look up a request")?
+            .map(|row| row.get(0)))
+    }
+}
+
+/// Remembers what a request did, inside the transaction that did it.
+pub(crate) async fn remember_request(
+    tx: &mut Transaction<'_, Sqlite>,
+    key: Option<&RequestKey>,
+    subject: &str,
+    at: At,
+) -> Result<(), StoreError> {
+    let Some(key) = key else { return Ok(()) };
+    sqlx::query("DELETE FROM requests WHERE at < ?")
+        .bind(at.as_millis() - KEY_LIFE_MS)
+        .execute(&mut **tx)
+        .await
+        .during("forget old requests")?;
+    sqlx::query(
+        "INSERT INTO requests (key, subject, at) VALUES (?, ?, ?)
+         ON CONFLICT (key) DO UPDATE SET subject = excluded.subject, at = excluded.at",
+    )
+    .bind(&key.0)
+    .bind(subject)
+    .bind(at.as_millis())
+    .execute(&mut **tx)
+    .await
+    .during("remember a request")?;
+    Ok(())
+}
+
+async fn refuse_newer(path: &Path, pool: &SqlitePool) -> Result<(), StoreError> {
+    let what = "read its layout";
+    let has_layout =
+        sqlx::query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '_sqlx_migrations'")
+            .fetch_optional(pool)
+            .await
+            .map_err(|source| StoreError::Open { path: path.to_owned(), source })?
+            .is_some();
+    if !has_layout {
+        return Ok(());
+    }
+    let found: Option<i64> = sqlx::query("SELECT max(version) FROM _sqlx_migrations")
+        .fetch_one(pool)
+        .await
+        .during(what)?
+        .get(0);
+    let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
+    match found {
+        Some(found) if found > known => {
+            Err(StoreError::NewerLayout { path: path.to_owned(), found, known })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Numbers are stored signed and are never negative.
+pub(crate) fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// Numbers are counters far below the signed limit.
+pub(crate) fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
