@@ -1,0 +1,189 @@
+//! One function per command: asks the engine, writes the answer, says the exit code.
+
+mod blocks;
+mod decide;
+mod doctor;
+mod events;
+mod policy;
+mod review;
+mod run;
+mod runs;
+mod why;
+
+pub use doctor::show as show_doctor;
+pub use review::show as show_diff;
+
+use crate::answer::Answer;
+use crate::args::{Cli, Command, PolicyCommand};
+use crate::demo;
+use crate::engine::{self, Engine};
+use crate::error::{CliError, environment};
+use clap::Parser;
+use foreman_domain::{Code, ExitCode, Failure};
+use foreman_engine::api::RunRef;
+use std::ffi::OsString;
+use std::io::Write;
+use std::time::Duration;
+
+/// What a command ends with.
+pub type Done = Result<ExitCode, CliError>;
+
+/// How long background work may take to end once the command is done.
+const LEAVE: Duration = Duration::from_secs(2);
+
+/// Parses and runs a command line, the program's name included.
+#[must_use]
+pub fn run(args: Vec<OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => return not_parsed(&args, &error),
+    };
+    let answer = Answer::new(cli.json);
+    start_log();
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return finish(
+                &answer,
+                Err(environment("this program cannot start", &error).into()),
+            );
+        }
+    };
+    let done = runtime.block_on(dispatch(cli, &answer));
+    runtime.shutdown_timeout(LEAVE);
+    finish(&answer, done)
+}
+
+fn finish(answer: &Answer, done: Done) -> ExitCode {
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            if let Some(failure) = error.to_failure() {
+                // When neither stdout nor stderr can be written, the exit code still says it.
+                let _ = answer.refusal(&failure);
+            }
+            error.exit()
+        }
+    }
+}
+
+/// Help and version go to stdout; a wrong command line is a refusal.
+fn not_parsed(args: &[OsString], error: &clap::Error) -> ExitCode {
+    let own = args.iter().take_while(|word| *word != "--");
+    let is_json = own.into_iter().any(|word| word == "--json");
+    if !error.use_stderr() || !is_json {
+        let _ = error.print();
+        return if error.use_stderr() {
+            ExitCode::Usage
+        } else {
+            ExitCode::Ok
+        };
+    }
+    let text = error.render().to_string();
+    let message = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("error: ");
+    let failure = Failure::new(Code::Usage, message).hint("See `foreman --help`.");
+    finish(&Answer::new(true), Err(failure.into()))
+}
+
+/// Logs go to stderr, and only when `FOREMAN_LOG` asks for them: stdout is the answer.
+fn start_log() {
+    let Ok(filter) = std::env::var("FOREMAN_LOG") else {
+        return;
+    };
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
+        .with_writer(std::io::stderr)
+        .try_init();
+}
+
+async fn dispatch(cli: Cli, answer: &Answer) -> Done {
+    // These need no engine.
+    match cli.command {
+        Command::Why(_) => return why::outside(),
+        Command::DemoServer => return demo::serve().await,
+        Command::Demo(args) => return demo::run(args, answer).await,
+        _ => {}
+    }
+    let engine = engine::open().await?;
+    let done = with_engine(cli.command, &engine, answer).await;
+    engine.0.close().await;
+    std::io::stdout().flush()?;
+    done
+}
+
+async fn with_engine(command: Command, engine: &Engine, answer: &Answer) -> Done {
+    match command {
+        Command::Run(args) => run::run(args, engine, answer).await,
+        Command::Attach(args) => run::attach(args, engine, answer).await,
+        Command::Blocks(args) => blocks::list(args, engine, answer).await,
+        Command::Amend(args) => decide::amend(args, engine, answer).await,
+        Command::Deny(args) => decide::deny(args, engine, answer).await,
+        Command::Undo(args) => decide::undo(args, engine, answer).await,
+        Command::Runs(args) => runs::list(args, engine, answer).await,
+        Command::Show(name) => runs::show(reference(name.run), engine, answer).await,
+        Command::Stop(name) => runs::stop(reference(name.run), engine, answer).await,
+        Command::Discard(name) => runs::discard(reference(name.run), engine, answer).await,
+        Command::Restore(name) => runs::restore(reference(name.run), engine, answer).await,
+        Command::Events(args) => events::events(args, engine, answer).await,
+        Command::Diff(name) => review::diff(reference(name.run), engine, answer).await,
+        Command::Merge(args) => review::merge(args, engine, answer).await,
+        Command::Policy(PolicyCommand::Show(of)) => policy::show(of, engine, answer).await,
+        Command::Policy(PolicyCommand::Why(args)) => policy::why(args, engine, answer).await,
+        Command::Policy(PolicyCommand::Revoke(name)) => policy::revoke(name, engine, answer).await,
+        Command::Policy(PolicyCommand::Trust(args)) => policy::trust(args, engine, answer).await,
+        Command::Policy(PolicyCommand::Write(name)) => policy::write(name, engine, answer).await,
+        Command::Doctor => doctor::doctor(engine, answer).await,
+        // Answered before an engine was opened.
+        Command::Why(_) => why::outside(),
+        Command::DemoServer => demo::serve().await,
+        Command::Demo(args) => demo::run(args, answer).await,
+    }
+}
+
+fn reference(run: String) -> RunRef {
+    RunRef { run }
+}
+
+/// An absolute path of `path`, which need not exist: the engine may be another process, with
+/// another working directory.
+pub(crate) fn absolute(path: &std::path::Path) -> Result<std::path::PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| {
+        Failure::new(
+            Code::BadInput,
+            format!("{} is no usable path: {error}", path.display()),
+        )
+    })
+}
+
+/// A question of yes or no on the terminal. What was typed before it is thrown away.
+pub(crate) fn ask(question: &str) -> Result<bool, CliError> {
+    let line = ask_line(&format!("{question} [y/N] "))?;
+    Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Reads one line from the terminal. What was typed before the question is thrown away.
+pub(crate) fn ask_line(question: &str) -> Result<String, CliError> {
+    let mut out = std::io::stdout().lock();
+    write!(out, "{question}")?;
+    out.flush()?;
+    crate::terminal::flush_typed();
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(line)
+}
+
+/// The refusal of a decision without a token and without a terminal to ask on.
+pub(crate) fn needs_expect(command: &str, source: &str) -> Failure {
+    Failure::new(
+        Code::Usage,
+        format!("without a terminal, `foreman {command}` needs --expect with the token of what was shown"),
+    )
+    .hint(format!("Take it from `{source}`."))
+}

@@ -1,0 +1,260 @@
+//! `foreman policy show`, `why`, `revoke`, `trust` and `write`.
+
+use super::decide::{amendment_id, tell_taken_back};
+use super::{Done, absolute, ask, needs_expect};
+use crate::answer::Answer;
+use crate::args::{AmendmentName, PolicyOf, PolicyWhyArgs, TrustArgs};
+use crate::paint::Tone;
+use crate::words;
+use foreman_domain::{
+    AmendmentState, At, Decision, ExitCode, Failure, sanitize_line, sanitize_text,
+};
+use foreman_engine::api::{
+    Commands, PolicyQuery, PolicyView, PolicyWhy, RevokeRequest, TrustRequest, TrustView,
+};
+use foreman_policy::{Access, Bounds, EgressRule, HostPattern, Layer, Origin, Use};
+use std::path::Path;
+
+fn query(of: PolicyOf) -> Result<PolicyQuery, Failure> {
+    Ok(match (of.run, of.repo) {
+        (Some(run), _) => PolicyQuery {
+            run: Some(run),
+            repo: None,
+        },
+        (None, repo) => PolicyQuery {
+            run: None,
+            repo: Some(absolute(repo.as_deref().unwrap_or(Path::new(".")))?),
+        },
+    })
+}
+
+/// Shows the rules in force.
+pub async fn show(of: PolicyOf, engine: &impl Commands, answer: &Answer) -> Done {
+    let view = engine.policy_show(query(of)?).await?;
+    if answer.is_json() {
+        answer.object(&view)?;
+    } else {
+        draw(&view, answer)?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+fn draw(view: &PolicyView, answer: &Answer) -> std::io::Result<()> {
+    let heading = |text: &str| answer.line(&answer.paint().paint(Tone::Strong, text));
+    let policy = &view.policy;
+    heading(&format!("Rules, revision {}", policy.revision))?;
+    if policy.egress.is_empty() && policy.paths.is_empty() && policy.denials.is_empty() {
+        answer.line("  none: nothing can be reached, and of the host only the system is seen")?;
+    }
+    for rule in &policy.egress {
+        answer.line(&format!(
+            "  allow  {}  {}",
+            destination(rule),
+            source(&rule.origin)
+        ))?;
+    }
+    for denial in &policy.denials {
+        let subject = sanitize_line(&denial.subject.to_string());
+        answer.line(&format!("  deny   {subject}  {}", source(&denial.origin)))?;
+    }
+    for path in &policy.paths {
+        let access = match path.access {
+            Access::Read => "read ",
+            Access::Write => "write",
+        };
+        let name = sanitize_line(&path.path.to_string_lossy());
+        answer.line(&format!("  {access}  {name}  {}", source(&path.origin)))?;
+    }
+    heading("Bounds")?;
+    answer.line(&format!("  {}", bounds(&view.bounds)))?;
+    heading("Decisions, newest first")?;
+    if view.amendments.is_empty() {
+        answer.line("  none")?;
+    }
+    for amendment in &view.amendments {
+        let what = match amendment.decision {
+            Decision::Allow => "amended",
+            Decision::Deny { .. } => "denied ",
+        };
+        let state = match amendment.state {
+            AmendmentState::Active => "in force",
+            AmendmentState::Revoked => "taken back",
+            AmendmentState::Lapsed => "used up",
+        };
+        answer.line(&format!(
+            "  {}  {what}  {} ({}; {state}, {})",
+            amendment.id,
+            sanitize_line(&amendment.words),
+            amendment.scope,
+            words::ago(amendment.decided_at, At::now())
+        ))?;
+    }
+    let file = match view.project_file.as_str() {
+        "absent" => "there is none",
+        "trusted" => "trusted as it is",
+        "untrusted" => "not trusted, so it has no effect; see `foreman policy trust`",
+        "changed" => {
+            "changed since it was trusted, so it has no effect; see `foreman policy trust`"
+        }
+        other => other,
+    };
+    heading("The repository's policy file")?;
+    answer.line(&format!("  {}", sanitize_line(file)))
+}
+
+fn destination(rule: &EgressRule) -> String {
+    let host = match &rule.host {
+        HostPattern::Name(name) => name.clone(),
+        HostPattern::OneLabelUnder(suffix) => format!("*.{suffix}"),
+        HostPattern::AnyDepthUnder(suffix) => format!("**.{suffix}"),
+        HostPattern::Address(range) => range.to_string(),
+    };
+    let mut text = format!("{} {host}:{}", rule.protocol, rule.port);
+    if let Some(range) = rule.resolves_to {
+        text.push_str(&format!(" at {range}"));
+    }
+    if let Use::Holds { .. } = rule.applies {
+        text.push_str(" once");
+    }
+    if let Some(expires) = rule.expires {
+        text.push_str(&format!(" until {expires}"));
+    }
+    sanitize_line(&text)
+}
+
+fn source(origin: &Origin) -> String {
+    let reason = origin
+        .reason
+        .as_deref()
+        .map(|reason| format!(": {reason}"))
+        .unwrap_or_default();
+    sanitize_line(&format!("({}{reason})", origin.source))
+}
+
+fn bounds(bounds: &Bounds) -> String {
+    let mut parts = Vec::new();
+    if let Some(seconds) = bounds.wall_seconds {
+        parts.push(format!(
+            "wall time {}",
+            words::duration(seconds.saturating_mul(1000))
+        ));
+    }
+    if let Some(memory) = bounds.memory_bytes {
+        parts.push(format!("memory {}", words::bytes(memory)));
+    }
+    if let Some(processes) = bounds.processes {
+        parts.push(format!("{processes} processes"));
+    }
+    if let Some(output) = bounds.output_bytes {
+        parts.push(format!("output {}", words::bytes(output)));
+    }
+    if parts.is_empty() {
+        "those of the engine".into()
+    } else {
+        parts.join(", ")
+    }
+}
+
+/// Explains a verdict.
+pub async fn why(args: PolicyWhyArgs, engine: &impl Commands, answer: &Answer) -> Done {
+    let request = PolicyWhy {
+        of: query(args.of)?,
+        destination: args.destination,
+    };
+    let explanation = engine.policy_why(request).await?;
+    if answer.is_json() {
+        answer.object(&explanation)?;
+        return Ok(ExitCode::Ok);
+    }
+    answer.line(&format!(
+        "{}: {}",
+        sanitize_line(&explanation.verdict),
+        sanitize_line(&explanation.words)
+    ))?;
+    if let (Some(layer), Some(rule)) = (explanation.layer, &explanation.rule) {
+        let layer = match layer {
+            Layer::Floor => "the floor, which no rule opens",
+            Layer::Profile => "a preset",
+            Layer::Project => "the repository",
+            Layer::Order => "the work order",
+            Layer::Amendment => "a decision on this run",
+        };
+        answer.line(&format!("Decided by {} from {layer}.", sanitize_line(rule)))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Takes a recorded decision back.
+pub async fn revoke(name: AmendmentName, engine: &impl Commands, answer: &Answer) -> Done {
+    let amendment = amendment_id(&name.amendment)?;
+    let decided = engine.policy_revoke(RevokeRequest { amendment }).await?;
+    tell_taken_back(&decided, answer)
+}
+
+/// Trusts a repository's policy file as it is now.
+pub async fn trust(args: TrustArgs, engine: &impl Commands, answer: &Answer) -> Done {
+    let repo = absolute(&args.repo)?;
+    let expect = match args.expect {
+        Some(expect) => expect,
+        None => {
+            let view = engine
+                .policy_trust(TrustRequest {
+                    repo: repo.clone(),
+                    expect: None,
+                })
+                .await?;
+            if answer.is_json() {
+                answer.object(&view)?;
+                return Ok(ExitCode::Ok);
+            }
+            file(&view, answer)?;
+            if view.trusted {
+                answer.line("Exactly this text is trusted already.")?;
+                return Ok(ExitCode::Ok);
+            }
+            if !answer.can_ask() {
+                let source = "foreman policy trust REPO --json";
+                return Err(needs_expect("policy trust", source).into());
+            }
+            if !ask("Trust exactly this text, for every run in this repository?")? {
+                answer.line("It is not trusted and has no effect.")?;
+                return Ok(ExitCode::Ok);
+            }
+            view.expect
+        }
+    };
+    let view = engine
+        .policy_trust(TrustRequest {
+            repo,
+            expect: Some(expect),
+        })
+        .await?;
+    if answer.is_json() {
+        answer.object(&view)?;
+    } else {
+        answer.line("Trusted. A change to the file ends that until you trust it again.")?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Writes a decision of project scope into the repository's policy file.
+pub async fn write(name: AmendmentName, engine: &impl Commands, answer: &Answer) -> Done {
+    let amendment = amendment_id(&name.amendment)?;
+    let view = engine.policy_write(RevokeRequest { amendment }).await?;
+    if answer.is_json() {
+        answer.object(&view)?;
+        return Ok(ExitCode::Ok);
+    }
+    file(&view, answer)?;
+    answer.line("Written. Commit the file if others shall have it; it is not committed by us.")?;
+    Ok(ExitCode::Ok)
+}
+
+fn file(view: &TrustView, answer: &Answer) -> std::io::Result<()> {
+    let name = sanitize_line(&view.file.to_string_lossy());
+    answer.line(&answer.paint().paint(Tone::Strong, &name))?;
+    for line in sanitize_text(&view.text).lines() {
+        answer.line(&format!("{}{line}", crate::feed::GUTTER))?;
+    }
+    Ok(())
+}

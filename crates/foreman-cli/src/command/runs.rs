@@ -1,0 +1,228 @@
+//! `foreman runs`, `show`, `stop`, `discard` and `restore`.
+
+use super::Done;
+use crate::answer::Answer;
+use crate::args::RunsArgs;
+use crate::layout::{fit, pad};
+use crate::paint::Tone;
+use crate::words;
+use foreman_domain::{At, ExitCode, RunState, sanitize_line};
+use foreman_engine::api::{Commands, RunList, RunRef, RunView};
+use std::io;
+
+/// Lists runs, newest first.
+pub async fn list(args: RunsArgs, engine: &impl Commands, answer: &Answer) -> Done {
+    let runs = engine.run_list(RunList { limit: args.limit }).await?;
+    if answer.is_json() {
+        answer.object(&runs)?;
+        return Ok(ExitCode::Ok);
+    }
+    if runs.runs.is_empty() {
+        answer.line(
+            "There are no runs yet. `foreman demo` shows one; `foreman run -- CMD` starts one.",
+        )?;
+    }
+    let (now, width) = (At::now(), answer.width());
+    for run in &runs.runs {
+        answer.line(&row(run, now, width, answer))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+fn row(run: &RunView, now: At, width: usize, answer: &Answer) -> String {
+    let state = words::state_word(&run.state);
+    let needs_you = if run.open_blocks > 0 {
+        format!("{} held  ", run.open_blocks)
+    } else {
+        String::new()
+    };
+    let left = format!("{}  {}  ", run.id, pad(state, 11));
+    let middle = format!("{needs_you}{}  ", pad(&words::ago(run.created_at, now), 16));
+    let used = crate::layout::cells(&left) + crate::layout::cells(&middle);
+    let repo = run
+        .repo
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let rest = format!(
+        "{}:{}  {}",
+        sanitize_line(&repo.unwrap_or_default()),
+        sanitize_line(&run.base_branch),
+        sanitize_line(&run.title)
+    );
+    let tone = if run.open_blocks > 0 {
+        Tone::Warn
+    } else {
+        Tone::Plain
+    };
+    let paint = answer.paint();
+    format!(
+        "{}{}{}",
+        paint.paint(tone_of(&run.state), &left),
+        paint.paint(tone, &middle),
+        fit(&rest, width.saturating_sub(used).max(10))
+    )
+}
+
+fn tone_of(state: &RunState) -> Tone {
+    match state {
+        RunState::Provisioning | RunState::Running { .. } | RunState::Merging => Tone::Strong,
+        RunState::Stopping { .. } | RunState::Cancelled { .. } => Tone::Warn,
+        RunState::Review { .. } | RunState::Merged { .. } => Tone::Good,
+        RunState::NoChanges | RunState::Discarded { .. } => Tone::Dim,
+        RunState::Failed { .. } | RunState::Interrupted { .. } => Tone::Bad,
+    }
+}
+
+/// Shows one run.
+pub async fn show(run: RunRef, engine: &impl Commands, answer: &Answer) -> Done {
+    let view = engine.run_show(run).await?;
+    if answer.is_json() {
+        answer.object(&view)?;
+    } else {
+        facts(&view, answer)?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Stops a run.
+pub async fn stop(run: RunRef, engine: &impl Commands, answer: &Answer) -> Done {
+    let view = engine.run_stop(run).await?;
+    tell(
+        &view,
+        answer,
+        "Nothing of it runs any more; what it did so far is kept.",
+    )
+}
+
+/// Removes a run's worktree and branch.
+pub async fn discard(run: RunRef, engine: &impl Commands, answer: &Answer) -> Done {
+    let view = engine.run_discard(run).await?;
+    let next = format!("`foreman restore {}` brings it back.", view.id);
+    tell(&view, answer, &next)
+}
+
+/// Brings a discarded run back.
+pub async fn restore(run: RunRef, engine: &impl Commands, answer: &Answer) -> Done {
+    let view = engine.run_restore(run).await?;
+    let next = format!(
+        "Its worktree is at {}.",
+        sanitize_line(&view.worktree.to_string_lossy())
+    );
+    tell(&view, answer, &next)
+}
+
+fn tell(view: &RunView, answer: &Answer, next: &str) -> Done {
+    if answer.is_json() {
+        answer.object(view)?;
+    } else {
+        answer.line(&format!("Run {}: {}.", view.id, words::state(&view.state)))?;
+        answer.line(next)?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// A run's facts, one a line.
+fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
+    let paint = answer.paint();
+    let path = |path: &std::path::Path| sanitize_line(&path.to_string_lossy());
+    let mut rows = vec![
+        ("title", sanitize_line(&run.title)),
+        ("state", words::state(&run.state)),
+        ("repository", path(&run.repo)),
+        ("branch", sanitize_line(&run.branch)),
+        (
+            "base",
+            format!(
+                "{} at {}",
+                sanitize_line(&run.base_branch),
+                words::short(&run.base)
+            ),
+        ),
+        ("worktree", path(&run.worktree)),
+        ("isolation", sanitize_line(&run.tier)),
+        (
+            "created",
+            format!(
+                "{} ({})",
+                words::ago(run.created_at, At::now()),
+                run.created_at
+            ),
+        ),
+    ];
+    if let Some(ended) = run.ended_at {
+        rows.push((
+            "ran for",
+            words::duration(words::millis_between(run.created_at, ended)),
+        ));
+    }
+    if run.open_blocks > 0 {
+        let held = words::count(run.open_blocks.into(), "block");
+        rows.push((
+            "held",
+            format!("{held}; see `foreman blocks --run {}`", run.id),
+        ));
+    }
+    if run.denied_unattended {
+        rows.push((
+            "denied",
+            "something was refused while nobody attended".into(),
+        ));
+    }
+    for check in &run.checks {
+        rows.push(("check", sanitize_line(check)));
+    }
+    answer.line(&format!("{} {}", paint.paint(Tone::Strong, "run"), run.id))?;
+    for (label, text) in rows {
+        answer.line(&format!(
+            "  {} {text}",
+            paint.paint(Tone::Dim, &pad(label, 11))
+        ))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foreman_domain::{EventSeq, OrderId, RunId};
+
+    #[test]
+    fn a_run_in_any_state_survives_the_wire() {
+        let id = RunId::from_random(1);
+        let review = RunState::Review {
+            head: "aa".into(),
+            base: "bb".into(),
+            agent_succeeded: true,
+        };
+        for state in [
+            review,
+            RunState::Provisioning,
+            RunState::Merged {
+                commit: "cc".into(),
+            },
+        ] {
+            let view = RunView {
+                id: id.clone(),
+                order: OrderId::of_single_run(&id),
+                title: "t".into(),
+                state: state.clone(),
+                repo: "/r".into(),
+                branch: "foreman/x".into(),
+                base_branch: "main".into(),
+                base: "bb".into(),
+                worktree: "/w".into(),
+                tier: "full".into(),
+                open_blocks: 0,
+                created_at: At::from_millis(0),
+                ended_at: None,
+                last_seq: EventSeq(1),
+                outcome: None,
+                checks: vec![],
+                denied_unattended: false,
+            };
+            let wire = serde_json::to_value(&view).unwrap();
+            let back: RunView = serde_json::from_value(wire).unwrap();
+            assert_eq!(back.state, state);
+        }
+    }
+}

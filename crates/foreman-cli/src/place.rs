@@ -1,0 +1,115 @@
+//! Where the data directory and the sockets are, from the environment.
+
+use foreman_domain::{Code, Failure};
+use foreman_engine::HostOptions;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The engine's places, as this process's environment names them.
+///
+/// # Errors
+/// [`Code::Environment`] when there is neither a data directory nor a home.
+pub fn from_environment() -> Result<HostOptions, Failure> {
+    options(|name| std::env::var_os(name))
+}
+
+/// The same with given variables.
+///
+/// # Errors
+/// As [`from_environment`].
+pub fn options(variable: impl Fn(&str) -> Option<OsString>) -> Result<HostOptions, Failure> {
+    let absolute = |name: &str| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let given = variable("FOREMAN_DATA_DIR")
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from);
+    let data_dir = match given {
+        Some(path) => std::path::absolute(&path).map_err(|error| {
+            Failure::new(
+                Code::Environment,
+                format!("FOREMAN_DATA_DIR is no usable path: {error}"),
+            )
+        })?,
+        None => absolute("XDG_DATA_HOME")
+            .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
+            .map(|base| base.join("foreman"))
+            .ok_or_else(|| {
+                Failure::new(
+                    Code::Environment,
+                    "there is no home directory to keep data in",
+                )
+                .hint("Set HOME, or FOREMAN_DATA_DIR to a directory of your own.")
+            })?,
+    };
+    Ok(HostOptions {
+        data_dir,
+        runtime_dir: absolute("XDG_RUNTIME_DIR").filter(|path| path.is_dir()),
+        shim_program: None,
+    })
+}
+
+/// The `foreman-shim` program: `FOREMAN_SHIM`, beside this program, or on `PATH`.
+///
+/// # Errors
+/// [`Code::Environment`] when there is none.
+pub fn shim_program() -> Result<PathBuf, Failure> {
+    const NAME: &str = "foreman-shim";
+    let beside = std::env::current_exe()
+        .ok()
+        .and_then(|exe| Some(exe.parent()?.join(NAME)));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    beside
+        .into_iter()
+        .chain(std::env::var_os("FOREMAN_SHIM").map(PathBuf::from))
+        .chain(std::env::split_paths(&path).map(|folder| folder.join(NAME)))
+        .find(|candidate| is_program(candidate))
+        .ok_or_else(|| {
+            Failure::new(Code::Environment, "the program foreman-shim was not found")
+                .hint("Install it beside the program foreman, or name it in FOREMAN_SHIM.")
+        })
+}
+
+fn is_program(path: &Path) -> bool {
+    nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok() && path.is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data_dir(variables: &[(&str, &str)]) -> Result<PathBuf, Failure> {
+        options(|name| {
+            variables
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| OsString::from(value))
+        })
+        .map(|options| options.data_dir)
+    }
+
+    #[test]
+    fn the_data_directory_follows_the_environment() {
+        let home = ("HOME", "/h");
+        assert_eq!(
+            data_dir(&[home]).unwrap(),
+            Path::new("/h/.local/share/foreman")
+        );
+        assert_eq!(
+            data_dir(&[home, ("XDG_DATA_HOME", "/x")]).unwrap(),
+            Path::new("/x/foreman")
+        );
+        assert_eq!(
+            data_dir(&[home, ("FOREMAN_DATA_DIR", "/f")]).unwrap(),
+            Path::new("/f")
+        );
+        // The base directory specification: relative values are ignored.
+        assert_eq!(
+            data_dir(&[home, ("XDG_DATA_HOME", "x")]).unwrap(),
+            Path::new("/h/.local/share/foreman")
+        );
+        assert_eq!(data_dir(&[]).unwrap_err().code, Code::Environment);
+    }
+}
