@@ -8,8 +8,8 @@ use crate::layout::{cells, chop, pad, wrap};
 use crate::paint::{Paint, Tone};
 use crate::words;
 use foreman_domain::{
-    Amendment, AmendmentState, At, Block, BlockId, BlockState, ConnectVerdict, Decider, Decision,
-    Event, EventKind, LogStream, RunState, StepKind, Wall, sanitize_line,
+    Amendment, AmendmentState, At, Block, BlockId, BlockState, ConnectVerdict, Decision, Event,
+    EventKind, LogStream, RunState, StepKind, Wall, sanitize_line,
 };
 use std::collections::HashMap;
 
@@ -355,10 +355,7 @@ impl Feed {
             ConnectVerdict::Allowed { rule } => (Tone::Dim, format!(" by {}", sanitize_line(rule))),
             // Its block says all of it.
             ConnectVerdict::Held { .. } => return,
-            ConnectVerdict::Refused { by, why } => (
-                Tone::Bad,
-                format!(" by {}: {}", words::decider(*by), sanitize_line(why)),
-            ),
+            ConnectVerdict::Refused { why, .. } => (Tone::Bad, format!(": {}", sanitize_line(why))),
             ConnectVerdict::Unreachable { why } => {
                 (Tone::Warn, format!(": {}", sanitize_line(why)))
             }
@@ -412,20 +409,8 @@ impl Feed {
                     format!("expired without a decision: {subject}"),
                 );
             }
-            BlockState::Denied {
-                by: Decider::Operator,
-                ..
-            } => {}
-            BlockState::Denied { by, reason } => {
-                let reason = match sanitize_line(reason) {
-                    reason if reason.is_empty() => String::new(),
-                    reason => format!(": {reason}"),
-                };
-                let by = words::decider(*by);
-                self.ours(at, Tone::Bad, format!("refused {subject} by {by}{reason}"));
-            }
-            // A decision has a line of its own.
-            BlockState::Amended { .. } => {}
+            // A decision has a line of its own, and so has what is refused without one.
+            BlockState::Amended { .. } | BlockState::Denied { .. } => {}
         }
     }
 

@@ -2,8 +2,8 @@
 //! sanitised.
 
 use foreman_domain::{
-    At, CancelCause, ConnectVerdict, Decider, ExitCode, FailReason, InterruptReason, Outcome,
-    RunState, StepResult, Wall, sanitize_line,
+    At, CancelCause, ConnectVerdict, ExitCode, FailReason, InterruptReason, Outcome, RunState,
+    StepResult, Wall, sanitize_line,
 };
 
 /// A length of time: `0.4 s`, `12 s`, `3 min 05 s`, `1 h 02 min`.
@@ -117,16 +117,6 @@ pub fn step_result(result: &StepResult) -> String {
         StepResult::NotStarted { why } => format!("could not be started: {}", sanitize_line(why)),
         StepResult::Stopped { why } => format!("was stopped: {}", sanitize_line(why)),
         StepResult::Skipped { why } => format!("was skipped: {}", sanitize_line(why)),
-    }
-}
-
-/// Who decided, as in "refused by …".
-#[must_use]
-pub fn decider(by: Decider) -> &'static str {
-    match by {
-        Decider::Operator => "the operator",
-        Decider::Unattended => "the rules, because nobody attends this run",
-        Decider::Floor => "the floor, which no rule opens",
     }
 }
 

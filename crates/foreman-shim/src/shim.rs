@@ -1,8 +1,8 @@
 //! The supervisor of one run: builds the cage, judges what wants to leave, runs the steps, keeps the
 //! journal, answers the engine.
 //!
-//! Who owns what: [`arbiter`] the policy, blocks, holds and connections behind one lock; [`feed`] the
-//! journal; [`plan`] the cage and the steps; [`server`] the engine's connections. They share nothing
+//! Who owns what: `arbiter` the policy, blocks, holds and connections behind one lock; `feed` the
+//! journal; `plan` the cage and the steps; `server` the engine's connections. They share nothing
 //! else but a wish to stop. No part trusts what comes from the cage, and none of them panics.
 
 mod arbiter;
@@ -16,6 +16,8 @@ mod record;
 mod run;
 mod server;
 mod stop;
+mod verdict;
+mod walls;
 mod why_server;
 
 pub use run::{ShimError, run};

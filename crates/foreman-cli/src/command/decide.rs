@@ -121,7 +121,7 @@ fn tell(decided: &Decided, answer: &Answer) -> Done {
     }
     answer.line(&format!("{}.", outcome(decided)))?;
     let id = &decided.amendment.id;
-    answer.line(&format!(
+    answer.paragraph(&format!(
         "`foreman undo` takes it back within 10 seconds, `foreman policy revoke {id}` at any time."
     ))?;
     Ok(ExitCode::Ok)

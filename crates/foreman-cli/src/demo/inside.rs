@@ -135,7 +135,8 @@ fn farewell(keep: bool, answer: &Answer) -> Done {
     } else {
         "That was all of it. The demo's directory is removed now."
     })?;
-    answer.line("Next, in a repository of yours: `foreman run -- YOUR-AGENT ARGS`; `foreman --help` has the rest.")?;
+    answer.paragraph(
+        "Next, in a repository of yours: `foreman run -- YOUR-AGENT ARGS`; `foreman --help` has the rest.")?;
     Ok(ExitCode::Ok)
 }
 

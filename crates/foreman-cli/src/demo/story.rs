@@ -1,7 +1,7 @@
 //! What the demo says while the run happens: what the reader sees, and why.
 
 use super::NAME;
-use foreman_domain::{BlockState, Event, EventKind, StepKind};
+use foreman_domain::{AmendmentState, BlockState, Decision, Event, EventKind, StepKind};
 
 /// The demo's title.
 pub const BEGINNING_TITLE: &str = "Foreman demo: one caged run, from start to merge";
@@ -14,7 +14,7 @@ lets anything out.";
 
 /// Said before the diff.
 pub const REVIEW: &str = "The run is over and nothing has reached your branch yet. This is what the \
-agent did; the last commit is the one that was made of what it had left uncommitted.";
+agent did.";
 
 /// Tells the story of one run, event by event.
 #[derive(Debug)]
@@ -57,8 +57,16 @@ impl Story {
                  error, and needs no restart. The rule ends with this run."
                     .to_owned()
             }
-            EventKind::StepStarted { what: StepKind::Finish, .. } => {
-                "The agent left a change uncommitted. It is committed now, so that nothing is missed."
+            EventKind::Amendment { amendment }
+                if amendment.state == AmendmentState::Active
+                    && matches!(amendment.decision, Decision::Deny { .. }) =>
+            {
+                "You denied it: the connection is refused at once, as if nobody listened there, and \
+                 the agent can ask why."
+                    .to_owned()
+            }
+            EventKind::Commits { finished_by_us: true, .. } => {
+                "The agent had left a change uncommitted. It was committed, so that nothing is missed."
                     .to_owned()
             }
             _ => return None,

@@ -7,35 +7,29 @@
 //! gave up; nothing else ends it, and a dropped wait gives up by itself.
 
 mod apply;
+mod port;
 mod retell;
+mod why;
 
 use super::blocks::{BlockTable, Full, Held, Stopped};
 use super::feed::Feed;
 use crate::protocol::HoldMode;
-use crate::why::{self, Status, WhyAnswer};
-use foreman_cage::gateway::{
-    Allowance, Attempt, Closed, ConnectionId, HolderProbe, Judge, Verdict,
-};
-use foreman_domain::{
-    At, BlockId, BlockState, Decider, EventKind, HoldId, Host, Protocol, Revision, RunId, Subject,
-};
+use foreman_cage::gateway::{Allowance, Attempt, ConnectionId, Verdict};
+use foreman_domain::{At, BlockId, Decider, EventKind, HoldId, Revision, RunId, Subject};
 use foreman_policy::{Policy, Question, RuleId, Ruling};
 use ipnet::IpNet;
 use retell::{Retold, Teller};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
+use why::Refusals;
 
-/// Longest wait for the process behind a hold before its block is told without it.
-const HOLDER_PATIENCE: Duration = Duration::from_millis(100);
 /// What waits to be told is looked at this often, while something waits.
 const RETELL_EVERY: Duration = Duration::from_millis(100);
-/// Refusals remembered for `foreman why` beside the blocks.
-const REFUSALS: usize = 40;
-/// Things that `foreman why` names.
-const WHY_LINES: usize = 20;
+/// Processes that are looked up at one time.
+const LOOKUPS: usize = 2;
 
 /// The judge of one run; cheap to clone.
 #[derive(Clone)]
@@ -51,6 +45,8 @@ struct Inner {
     applying: tokio::sync::Mutex<()>,
     /// Something waits to be told later.
     later: Notify,
+    /// Processes that are looked up at one time.
+    lookups: Semaphore,
 }
 
 struct State {
@@ -60,7 +56,7 @@ struct State {
     connections: HashMap<ConnectionId, Connection>,
     last_connection: u64,
     teller: Teller,
-    refusals: VecDeque<Refusal>,
+    refusals: Refusals,
     phase: Phase,
     told_full: bool,
 }
@@ -87,16 +83,6 @@ struct Connection {
     cut: CancellationToken,
 }
 
-/// Something refused without a block.
-struct Refusal {
-    subject: Subject,
-    by: Decider,
-    why: String,
-    reason: String,
-    count: u64,
-    at: At,
-}
-
 impl Arbiter {
     /// A judge that refuses everything until [`Arbiter::open`].
     pub(super) fn new(run: RunId, policy: Policy, hold: HoldMode, feed: Feed) -> Self {
@@ -107,7 +93,7 @@ impl Arbiter {
             connections: HashMap::new(),
             last_connection: 0,
             teller: Teller::default(),
-            refusals: VecDeque::new(),
+            refusals: Refusals::default(),
             phase: Phase::Probing,
             told_full: false,
         };
@@ -119,6 +105,7 @@ impl Arbiter {
             state: Mutex::new(state),
             applying: tokio::sync::Mutex::new(()),
             later: Notify::new(),
+            lookups: Semaphore::new(LOOKUPS),
         }))
     }
 
@@ -161,62 +148,6 @@ impl Arbiter {
                 self.0.tell_due(&mut self.0.lock())
             } {}
         }
-    }
-
-    /// What the agent may know about what was stopped.
-    pub(super) fn why(&self) -> WhyAnswer {
-        let state = self.0.lock();
-        let blocks = state.blocks.recent(WHY_LINES).into_iter().map(|block| {
-            let (status, reason) = match &block.state {
-                BlockState::Open => (Status::Waiting, ""),
-                BlockState::Gone | BlockState::Expired => (Status::GaveUp, ""),
-                BlockState::Amended { .. } => (Status::Allowed, ""),
-                BlockState::Denied { by, reason } => (status_of(*by), reason.as_str()),
-            };
-            let (destination, protocol) = why::destination(&block.subject);
-            why::Stopped {
-                destination,
-                protocol,
-                status,
-                count: block.seen,
-                last_at: block.last_at,
-                why: block.why.clone(),
-                reason: (!reason.is_empty()).then(|| reason.to_owned()),
-                advice: status.advice().to_owned(),
-                block: Some(block.id.clone()),
-            }
-        });
-        let refusals = state.refusals.iter().map(|refusal| {
-            let (destination, protocol) = why::destination(&refusal.subject);
-            let status = status_of(refusal.by);
-            why::Stopped {
-                destination,
-                protocol,
-                status,
-                count: refusal.count,
-                last_at: refusal.at,
-                why: refusal.why.clone(),
-                reason: (!refusal.reason.is_empty()).then(|| refusal.reason.clone()),
-                advice: status.advice().to_owned(),
-                block: None,
-            }
-        });
-        let mut stopped: Vec<_> = blocks.chain(refusals).collect();
-        stopped.sort_by_key(|stopped| std::cmp::Reverse(stopped.last_at));
-        stopped.truncate(WHY_LINES);
-        WhyAnswer {
-            v: 1,
-            run: self.0.run.clone(),
-            stopped,
-        }
-    }
-}
-
-fn status_of(by: Decider) -> Status {
-    match by {
-        Decider::Operator => Status::Denied,
-        Decider::Unattended => Status::RefusedUnattended,
-        Decider::Floor => Status::RefusedAlways,
     }
 }
 
@@ -280,7 +211,7 @@ impl Inner {
             } => Answer::Now(self.allow(state, subject, None, rule, resolves_to)),
             Ruling::Refuse { by, why, reason } => {
                 if !state.blocks.count_denied(subject, at) {
-                    state.remember(subject, by, &why, &reason, at);
+                    state.refusals.note(subject, by, &why, &reason, at);
                 }
                 self.retell(
                     state,
@@ -369,7 +300,7 @@ impl Inner {
             });
         }
         let by = Decider::Floor;
-        state.remember(subject, by, &why, "", at);
+        state.refusals.note(subject, by, &why, "", at);
         self.retell(
             state,
             Retold::Refused {
@@ -412,192 +343,6 @@ impl Inner {
             private,
             cut,
         })
-    }
-
-    /// Looks the process behind a block up, without keeping anybody waiting for it, and tells the
-    /// block with it, or without it when it is not found soon.
-    fn name_holder(self: &Arc<Self>, probe: HolderProbe, block: BlockId) {
-        let inner = Arc::clone(self);
-        let mut lookup = tokio::task::spawn_blocking(move || (probe.0)());
-        tokio::spawn(async move {
-            let found = match tokio::time::timeout(HOLDER_PATIENCE, &mut lookup).await {
-                Ok(found) => found,
-                Err(_) => {
-                    inner.tell_due(&mut inner.lock());
-                    lookup.await
-                }
-            };
-            let mut state = inner.lock();
-            if let Ok(Some(holder)) = found {
-                state.blocks.add_holder(&block, holder);
-            }
-            inner.tell_due(&mut state);
-        });
-    }
-}
-
-impl State {
-    fn remember(&mut self, subject: &Subject, by: Decider, why: &str, reason: &str, at: At) {
-        if let Some(known) = self
-            .refusals
-            .iter_mut()
-            .find(|known| known.subject == *subject)
-        {
-            known.count += 1;
-            known.at = at;
-            known.by = by;
-            why.clone_into(&mut known.why);
-            reason.clone_into(&mut known.reason);
-            return;
-        }
-        if self.refusals.len() >= REFUSALS {
-            self.refusals.pop_front();
-        }
-        self.refusals.push_back(Refusal {
-            subject: subject.clone(),
-            by,
-            why: why.to_owned(),
-            reason: reason.to_owned(),
-            count: 1,
-            at,
-        });
-    }
-}
-
-/// A hold that waits. Dropped without an answer, it gives up.
-struct Waiting<'a> {
-    inner: &'a Inner,
-    hold: HoldId,
-    answer: oneshot::Receiver<Verdict>,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let mut state = self.inner.lock();
-        state.waiters.remove(&self.hold);
-        if state.blocks.give_up(self.hold, At::now()) {
-            self.inner.tell_due(&mut state);
-        } else if let Ok(Verdict::Allow(allowance)) = self.answer.try_recv() {
-            // It was let go in the very moment in which it gave up.
-            state.connections.remove(&allowance.connection);
-        }
-    }
-}
-
-impl Judge for Arbiter {
-    async fn judge(&self, attempt: Attempt) -> Verdict {
-        let subject = Subject::Egress {
-            protocol: attempt.protocol,
-            host: attempt.host.clone(),
-            port: attempt.port,
-            resolved: attempt.resolved,
-        };
-        match self.0.ask(&attempt, &subject) {
-            Answer::Now(verdict) => verdict,
-            Answer::Name(block) => {
-                self.0.name_holder(attempt.holder, block);
-                Verdict::Refuse
-            }
-            Answer::Wait(held, answer) => {
-                let mut waiting = Waiting {
-                    inner: &self.0,
-                    hold: held.hold,
-                    answer,
-                };
-                if held.wants_holder {
-                    self.0.name_holder(attempt.holder, held.block.clone());
-                }
-                {
-                    let mut state = self.0.lock();
-                    if !held.wants_holder {
-                        self.0.tell_due(&mut state);
-                    }
-                    let Held { hold, block, .. } = held;
-                    self.0.retell(
-                        &mut state,
-                        Retold::Held {
-                            subject,
-                            block,
-                            hold,
-                        },
-                    );
-                }
-                tokio::select! {
-                    biased;
-                    verdict = &mut waiting.answer => verdict.unwrap_or(Verdict::Refuse),
-                    () = attempt.gone.cancelled() => Verdict::Refuse,
-                }
-            }
-        }
-    }
-
-    fn looked_up(&self, name: &str) {
-        let mut state = self.0.lock();
-        if state.phase == Phase::Open {
-            self.0.retell(
-                &mut state,
-                Retold::LookedUp {
-                    name: name.to_owned(),
-                },
-            );
-            self.0.tell_due(&mut state);
-        }
-    }
-
-    fn closed(&self, connection: ConnectionId, how: Closed) {
-        let mut state = self.0.lock();
-        let Some(Connection { subject, .. }) = state.connections.remove(&connection) else {
-            return;
-        };
-        match how {
-            Closed::Ended {
-                sent,
-                received,
-                millis,
-                cut,
-            } => {
-                self.0.retell(
-                    &mut state,
-                    Retold::Closed {
-                        subject,
-                        cut,
-                        sent,
-                        received,
-                        millis,
-                    },
-                );
-            }
-            Closed::Unreachable { why } => {
-                self.0
-                    .retell(&mut state, Retold::Unreachable { subject, why });
-            }
-            Closed::Abandoned => {}
-        }
-        self.0.tell_due(&mut state);
-    }
-
-    fn refused(&self, protocol: Protocol, host: Host, port: u16, why: &str) {
-        let mut state = self.0.lock();
-        if state.phase != Phase::Open {
-            return;
-        }
-        let subject = Subject::Egress {
-            protocol,
-            host,
-            port,
-            resolved: None,
-        };
-        state.remember(&subject, Decider::Floor, why, "", At::now());
-        let by = Decider::Floor;
-        self.0.retell(
-            &mut state,
-            Retold::Refused {
-                subject,
-                by,
-                why: why.to_owned(),
-            },
-        );
-        self.0.tell_due(&mut state);
     }
 }
 

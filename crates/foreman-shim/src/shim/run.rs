@@ -10,15 +10,15 @@ use super::plan::{Lifecycle, Meter, Plan, PlanResult, watch_bounds};
 use super::record::{ExitSlot, write_identity};
 use super::server::{self, Desk, TerminalPort};
 use super::stop::StopSwitch;
+use super::verdict::{End, conclude, could_not_launch};
+use super::walls::prove_walls;
 use super::why_server;
 use crate::identity::IdentityError;
 use crate::journal::JournalError;
 use crate::protocol::{ExitRecord, RunSpec, ShimIdentity};
 use foreman_cage::gateway::{self, ProxyConfig};
-use foreman_cage::{Cage, Facts, LaunchError, Launched, ProbeResult};
-use foreman_domain::{
-    At, CancelCause, Epoch, EventKind, FailReason, Outcome, StepKind, StepResult, Wall,
-};
+use foreman_cage::{Facts, LaunchError, Launched};
+use foreman_domain::{At, CancelCause, Epoch, EventKind};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +36,8 @@ const DISK_GRACE: Duration = Duration::from_secs(2);
 const FAREWELL: Duration = Duration::from_secs(5);
 /// A run whose directory holds this version is understood.
 const SPEC_VERSION: u8 = 1;
+/// 128 bits in hexadecimal.
+const NONCE_DIGITS: usize = 32;
 
 /// The shim could not do its work at all.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +65,12 @@ pub enum ShimError {
         path: PathBuf,
         /// Which version.
         found: u8,
+    },
+    /// The spec's nonce is not a secret of 128 bits.
+    #[error("the run's spec {path} has no nonce of 128 bits")]
+    NoNonce {
+        /// Which file.
+        path: PathBuf,
     },
     /// Something of the process itself failed.
     #[error("could not {action}")]
@@ -143,6 +151,10 @@ fn read_spec(path: &Path) -> Result<RunSpec, ShimError> {
             path,
             found: spec.v,
         });
+    }
+    // Without a secret everybody who reaches the socket could steer the run.
+    if spec.nonce.len() < NONCE_DIGITS {
+        return Err(ShimError::NoNonce { path });
     }
     Ok(spec)
 }
@@ -256,62 +268,6 @@ async fn stand_by(desk: Arc<Desk>, lifecycle: Lifecycle) {
     tokio::join!(signals, disk, stop, desk.arbiter.retell());
 }
 
-/// How a run ended, for its exit record.
-struct End {
-    steps: Vec<(foreman_domain::StepName, StepKind, StepResult)>,
-    verdict: Option<Outcome>,
-    head: Option<String>,
-    killed: u32,
-}
-
-impl End {
-    fn nothing_ran(spec: &RunSpec, reason: FailReason, killed: u32) -> Self {
-        let why = match &reason {
-            FailReason::Wall { message } | FailReason::Provision { message } => message.clone(),
-            _ => "The run could not start".to_owned(),
-        };
-        let skipped = |step: &crate::protocol::StepSpec| {
-            (
-                step.name.clone(),
-                step.kind,
-                StepResult::Skipped { why: why.clone() },
-            )
-        };
-        Self {
-            steps: spec.steps.iter().map(skipped).collect(),
-            verdict: Some(Outcome::Failed { reason }),
-            head: None,
-            killed,
-        }
-    }
-}
-
-fn could_not_launch(spec: &RunSpec, error: &LaunchError, feed: &Feed) -> End {
-    let mut message = format!("{error}: {}", error.source);
-    if let Some(remedy) = &error.remedy {
-        message = format!("{message}. {remedy}");
-    }
-    let reason = match error.wall {
-        Some(wall) => {
-            feed.tell(EventKind::Probe {
-                wall,
-                holds: false,
-                detail: message.clone(),
-            });
-            FailReason::Wall {
-                message: format!("{}: {message}", wall.name()),
-            }
-        }
-        None => {
-            feed.tell(EventKind::Warning {
-                message: message.clone(),
-            });
-            FailReason::Provision { message }
-        }
-    };
-    End::nothing_ran(spec, reason, 0)
-}
-
 async fn carry_out(
     spec: &RunSpec,
     launched: Launched,
@@ -390,141 +346,3 @@ fn tell_facts(feed: &Feed, facts: &Facts) {
         message,
     });
 }
-
-/// Tries every wall from inside. A required one that does not hold, or was not tried, ends the run
-/// before anything of it started, unless the operator accepted that.
-async fn prove_walls(spec: &RunSpec, cage: &Cage, feed: &Feed) -> Result<(), FailReason> {
-    let probes = cage.probe().await;
-    for ProbeResult {
-        wall,
-        holds,
-        detail,
-    } in &probes
-    {
-        feed.tell(EventKind::Probe {
-            wall: *wall,
-            holds: *holds,
-            detail: detail.clone(),
-        });
-    }
-    let has_git = spec.cage.workdir.join(".git").exists();
-    let missing = missing_walls(&probes, has_git, &spec.cage.accept_weaker);
-    if missing.is_empty() {
-        return Ok(());
-    }
-    Err(FailReason::Wall {
-        message: missing.join("; "),
-    })
-}
-
-/// Required walls that do not hold, each with what was seen.
-fn missing_walls(probes: &[ProbeResult], has_git: bool, accepted: &[Wall]) -> Vec<String> {
-    let wanted = [
-        Wall::UserNamespace,
-        Wall::Mounts,
-        Wall::Network,
-        Wall::Dns,
-        Wall::Seccomp,
-        Wall::Git,
-        Wall::Landlock,
-    ];
-    let mut missing = Vec::new();
-    for wall in wanted {
-        if !wall.is_required() || accepted.contains(&wall) || (wall == Wall::Git && !has_git) {
-            continue;
-        }
-        let mut tried = probes.iter().filter(|probe| probe.wall == wall).peekable();
-        if tried.peek().is_none() {
-            missing.push(format!("{} was not tried", wall.name()));
-        }
-        let failed = tried.filter(|probe| !probe.holds);
-        missing.extend(failed.map(|probe| format!("{}: {}", wall.name(), probe.detail)));
-    }
-    missing
-}
-
-/// The verdict over the steps, and the head where one was collected. A bound that ended the agent is
-/// no verdict: what it left may be reviewed, and its step says why it ended.
-fn conclude(result: PlanResult) -> End {
-    let PlanResult {
-        steps,
-        stopped,
-        harvested,
-        killed,
-        missing_wall,
-    } = result;
-    let was_cancelled = stopped == Some(CancelCause::Operator);
-    let unsuccessful = |kind: StepKind| {
-        let mut of_kind = steps.iter().filter(move |(_, found, _)| *found == kind);
-        of_kind.find(|(_, _, result)| !result.is_success())
-    };
-    let agent_ran = steps.iter().any(|(_, kind, result)| {
-        let never_ran = matches!(
-            result,
-            StepResult::Skipped { .. } | StepResult::NotStarted { .. }
-        );
-        *kind == StepKind::Agent && !never_ran
-    });
-    let uncollected = unsuccessful(StepKind::Harvest).or_else(|| unsuccessful(StepKind::Finish));
-    let reason = match (missing_wall, stopped) {
-        (Some(message), _) => Some(FailReason::Wall { message }),
-        // Work that exists and was not collected is kept, however the run ended.
-        (None, _) if agent_ran && uncollected.is_some() => {
-            uncollected.map(|(name, _, result)| FailReason::Harvest {
-                message: format!("step {name} {}", words(result)),
-            })
-        }
-        (None, Some(CancelCause::Bound { what })) if !agent_ran => {
-            Some(FailReason::Bound { message: what })
-        }
-        (None, _) => unsuccessful(StepKind::Setup).map(|(name, _, result)| FailReason::Setup {
-            message: format!("step {name} {}", words(result)),
-        }),
-    };
-    let verdict = match (reason, was_cancelled) {
-        (Some(reason @ (FailReason::Wall { .. } | FailReason::Harvest { .. })), _)
-        | (Some(reason), false) => Some(Outcome::Failed { reason }),
-        (_, true) => Some(Outcome::Cancelled {
-            by: CancelCause::Operator,
-        }),
-        (None, false) => None,
-    };
-    let head = harvested.and_then(|file| read_head(&file));
-    End {
-        steps,
-        verdict,
-        head,
-        killed,
-    }
-}
-
-fn words(result: &StepResult) -> String {
-    match result {
-        StepResult::Succeeded => "succeeded".to_owned(),
-        StepResult::Exited { code } => format!("ended with code {code}"),
-        StepResult::Signalled { signal } => format!("ended by signal {signal}"),
-        StepResult::NotStarted { why } => format!("did not start: {why}"),
-        StepResult::Stopped { why } => format!("was stopped: {why}"),
-        StepResult::Skipped { why } => format!("was skipped: {why}"),
-    }
-}
-
-/// The first line that harvest writes: `head` and a commit in hexadecimal.
-fn read_head(file: &Path) -> Option<String> {
-    use std::io::Read;
-    let mut start = Vec::new();
-    std::fs::File::open(file)
-        .ok()?
-        .take(128)
-        .read_to_end(&mut start)
-        .ok()?;
-    let line = start.split(|byte| *byte == b'\n').next()?;
-    let head = std::str::from_utf8(line).ok()?.strip_prefix("head ")?;
-    let is_commit =
-        matches!(head.len(), 40 | 64) && head.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_commit.then(|| head.to_ascii_lowercase())
-}
-
-#[cfg(test)]
-#[path = "run/tests.rs"]
-mod tests;

@@ -307,11 +307,10 @@ mod inside {
         let script = format!("for i in $(seq 100); do ({}) & done; wait", connect(8080));
         let mut running = agent(&script).start().await;
         let block = running
-            .until("all holds", |event| {
-                open_block(event).filter(|block| block.waiting == 100)
+            .until("all holds and eight of their processes", |event| {
+                open_block(event).filter(|block| block.waiting == 100 && block.holders.len() == 8)
             })
             .await;
-        assert_eq!(block.holders.len(), 8);
         let greeted = running
             .events
             .iter()

@@ -466,3 +466,52 @@ async fn inside_only_why_exists() {
     assert!(output.contains("only `foreman why"), "{output}");
     assert!(output.contains("code 2"), "{output}");
 }
+
+/// A small file system over a run's folder, as only root can mount one here.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn over(folder: &std::path::Path) -> Option<Self> {
+        use nix::mount::{MsFlags, mount};
+        if !nix::unistd::geteuid().is_root() {
+            return None;
+        }
+        let (kind, options) = (Some("tmpfs"), Some("size=512k,mode=0700"));
+        mount(Some("small"), folder, kind, MsFlags::empty(), options).unwrap();
+        Some(Self(folder.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount2(&self.0, nix::mount::MntFlags::MNT_DETACH);
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_ends_the_run_with_a_typed_result() {
+    let mut stage = Stage::new(vec![
+        step(
+            StepKind::Agent,
+            "echo work > work; while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done",
+        ),
+        step(StepKind::Finish, "test -s work"),
+    ]);
+    stage.is_quiet = false;
+    let Some(disk) = SmallDisk::over(stage.spec.files.journal.parent().unwrap()) else {
+        println!("skipped: only root can mount a small file system here");
+        return;
+    };
+    stage.guard = Some(Box::new(disk));
+    let ended = stage.start().await.end().await;
+    assert!(
+        matches!(&ended.record.steps[0].2, StepResult::Stopped { why } if why.contains("disk is full")),
+        "{:?}",
+        ended.record
+    );
+    assert_eq!(
+        ended.record.steps[1].2,
+        StepResult::Succeeded,
+        "the work is still collected"
+    );
+}

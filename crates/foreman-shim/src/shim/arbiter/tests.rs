@@ -1,9 +1,11 @@
 use super::*;
 use crate::shim::feed::FeedThread;
+use crate::why::Status;
 use crate::wire::Refusal;
+use foreman_cage::gateway::{HolderProbe, Judge};
 use foreman_domain::{
-    Amendment, AmendmentId, AmendmentState, ConnectVerdict, Decision, Event, EventSeq, Holder,
-    Scope,
+    Amendment, AmendmentId, AmendmentState, BlockState, ConnectVerdict, Decision, Event, EventSeq,
+    Holder, Host, Protocol, Scope,
 };
 use foreman_policy::{Denial, EgressRule, HostPattern, Layer, Origin, Use};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,47 +1,4 @@
 use super::*;
-use foreman_domain::StepName;
-
-fn held(wall: Wall, holds: bool) -> ProbeResult {
-    ProbeResult {
-        wall,
-        holds,
-        detail: "seen".into(),
-    }
-}
-
-const REQUIRED: [Wall; 6] = [
-    Wall::UserNamespace,
-    Wall::Mounts,
-    Wall::Network,
-    Wall::Dns,
-    Wall::Seccomp,
-    Wall::Git,
-];
-
-#[test]
-fn a_required_wall_that_fails_or_was_not_tried_is_missing() {
-    let all: Vec<_> = REQUIRED.iter().map(|wall| held(*wall, true)).collect();
-    assert!(missing_walls(&all, true, &[]).is_empty());
-    for index in 0..REQUIRED.len() {
-        let mut failing = all.clone();
-        failing[index].holds = false;
-        assert_eq!(missing_walls(&failing, true, &[]).len(), 1);
-        assert!(
-            missing_walls(&failing, true, &[REQUIRED[index]]).is_empty(),
-            "accepted"
-        );
-        failing.remove(index);
-        assert_eq!(missing_walls(&failing, true, &[]).len(), 1);
-    }
-}
-
-#[test]
-fn landlock_may_be_absent_and_git_where_there_is_none() {
-    let mut probes: Vec<_> = REQUIRED[..5].iter().map(|wall| held(*wall, true)).collect();
-    probes.push(held(Wall::Landlock, false));
-    assert!(missing_walls(&probes, false, &[]).is_empty());
-    assert_eq!(missing_walls(&probes, true, &[]), ["git was not tried"]);
-}
 
 fn step(kind: StepKind, result: StepResult) -> (StepName, StepKind, StepResult) {
     (StepName(format!("{kind:?}")), kind, result)
