@@ -13,10 +13,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         runtime_dir: Some(next()?.into()),
         shim_program: Some(next()?.into()),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let host = Host::open(options).await?;
-        writeln!(std::io::stdout(), "{}", if host.is_hosting() { "hosting" } else { "joined" })?;
+        writeln!(
+            std::io::stdout(),
+            "{}",
+            if host.is_hosting() {
+                "hosting"
+            } else {
+                "joined"
+            }
+        )?;
         std::future::pending::<Result<(), Box<dyn Error>>>().await
     })
 }

@@ -16,9 +16,7 @@ use foreman_domain::{
 use foreman_policy::{Policy, Question, Ruling};
 use foreman_shim::doctor::{DoctorFindings, WallFinding};
 use foreman_shim::journal::{Writer, read_after};
-use foreman_shim::protocol::{
-    ExitRecord, HoldMode, Request, Response, RunSpec, ShimIdentity,
-};
+use foreman_shim::protocol::{ExitRecord, HoldMode, Request, Response, RunSpec, ShimIdentity};
 use foreman_shim::wire::{Refusal, RequestLine, ResponseLine, RpcError, Version};
 use futures::{SinkExt, StreamExt};
 use std::error::Error;
@@ -35,10 +33,17 @@ type Done<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> Done<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    match args
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         ["doctor", "--json"] => doctor(),
         ["run", spec] => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
             runtime.block_on(run(Path::new(spec)))
         }
         _ => Err("doctor --json | run SPEC".into()),
@@ -49,7 +54,14 @@ fn main() -> Done<()> {
 fn doctor() -> Done<()> {
     let broken = std::env::current_exe()?.with_file_name("broken-wall");
     let broken = std::fs::read_to_string(broken).unwrap_or_default();
-    let walls = [Wall::UserNamespace, Wall::Mounts, Wall::Network, Wall::Dns, Wall::Seccomp, Wall::Git];
+    let walls = [
+        Wall::UserNamespace,
+        Wall::Mounts,
+        Wall::Network,
+        Wall::Dns,
+        Wall::Seccomp,
+        Wall::Git,
+    ];
     let finding = |wall: Wall| WallFinding {
         wall,
         holds: broken.trim() != wall.name(),
@@ -58,7 +70,12 @@ fn doctor() -> Done<()> {
         remedy: Some("mend it".into()),
     };
     let walls = walls.map(finding).to_vec();
-    let findings = DoctorFindings { v: 1, walls, gate: Some("a script".into()), landlock_abi: None };
+    let findings = DoctorFindings {
+        v: 1,
+        walls,
+        gate: Some("a script".into()),
+        landlock_abi: None,
+    };
     Ok(serde_json::to_writer(std::io::stdout(), &findings)?)
 }
 
@@ -124,16 +141,37 @@ impl Shim {
         let mut verdict = None;
         for step in &self.spec.steps {
             let name = Some(step.name.0.as_str());
-            self.say(EventKind::State { to: RunState::Running { step: step.name.clone() } }, name)?;
-            self.say(EventKind::StepStarted { what: step.kind, argv: step.argv.clone() }, name)?;
+            self.say(
+                EventKind::State {
+                    to: RunState::Running {
+                        step: step.name.clone(),
+                    },
+                },
+                name,
+            )?;
+            self.say(
+                EventKind::StepStarted {
+                    what: step.kind,
+                    argv: step.argv.clone(),
+                },
+                name,
+            )?;
             let result = match step.kind {
                 StepKind::Agent => self.agent(&step.argv).await?,
                 _ => StepResult::Succeeded,
             };
             if matches!(result, StepResult::Stopped { .. }) {
-                verdict = Some(Outcome::Cancelled { by: CancelCause::Operator });
+                verdict = Some(Outcome::Cancelled {
+                    by: CancelCause::Operator,
+                });
             }
-            self.say(EventKind::StepEnded { result: result.clone(), millis: 1 }, name)?;
+            self.say(
+                EventKind::StepEnded {
+                    result: result.clone(),
+                    millis: 1,
+                },
+                name,
+            )?;
             steps.push((step.name.clone(), step.kind, result));
         }
         let last_seq = lock(&self.writer).last_seq();
@@ -149,7 +187,10 @@ impl Shim {
 
     async fn agent(&self, script: &[String]) -> Done<StepResult> {
         if !self.spec.files.bundle.exists() {
-            std::fs::write(&self.spec.files.bundle, format!("head {}\nnone\n", self.spec.base))?;
+            std::fs::write(
+                &self.spec.files.bundle,
+                format!("head {}\nnone\n", self.spec.base),
+            )?;
         }
         for word in script.iter().skip(1) {
             let (verb, rest) = word.split_once(':').unwrap_or((word, ""));
@@ -164,7 +205,9 @@ impl Shim {
                     Some("agent"),
                 )?,
                 "hold" if !self.connect(rest).await? => {
-                    return Ok(StepResult::Stopped { why: "asked to stop".into() });
+                    return Ok(StepResult::Stopped {
+                        why: "asked to stop".into(),
+                    });
                 }
                 "hold" => {}
                 "commit" => commit(&self.spec, rest)?,
@@ -174,7 +217,9 @@ impl Shim {
                 },
                 "wait" => {
                     self.stop.subscribe().wait_for(|stop| *stop).await?;
-                    return Ok(StepResult::Stopped { why: "asked to stop".into() });
+                    return Ok(StepResult::Stopped {
+                        why: "asked to stop".into(),
+                    });
                 }
                 "crash" => std::process::abort(),
                 _ => return Err(format!("what is {word}?").into()),
@@ -197,7 +242,10 @@ impl Shim {
             let (revision, ruling) = {
                 let policy = lock(&self.policy);
                 let hold = held.as_ref().map(|block| block.last_hold);
-                let question = Question { subject: &subject, hold };
+                let question = Question {
+                    subject: &subject,
+                    hold,
+                };
                 (policy.revision, policy.judge(question, At::now()))
             };
             let verdict = match ruling {
@@ -205,7 +253,10 @@ impl Shim {
                 Ruling::Refuse { by, why, .. } => ConnectVerdict::Refused { by, why },
                 Ruling::Ask { why } if self.spec.hold == HoldMode::Refuse => {
                     let by = Decider::Unattended;
-                    let denied = BlockState::Denied { by, reason: String::new() };
+                    let denied = BlockState::Denied {
+                        by,
+                        reason: String::new(),
+                    };
                     let block = self.block(&subject, revision, &why, denied);
                     self.say(EventKind::Block { block }, Some("agent"))?;
                     ConnectVerdict::Refused { by, why }
@@ -213,7 +264,12 @@ impl Shim {
                 Ruling::Ask { why } => {
                     if held.is_none() {
                         let block = self.block(&subject, revision, &why, BlockState::Open);
-                        self.say(EventKind::Block { block: block.clone() }, Some("agent"))?;
+                        self.say(
+                            EventKind::Block {
+                                block: block.clone(),
+                            },
+                            Some("agent"),
+                        )?;
                         held = Some(block);
                     }
                     let mut stop = self.stop.subscribe();
@@ -224,7 +280,14 @@ impl Shim {
                     continue;
                 }
             };
-            self.say(EventKind::Egress { subject, verdict, count: 1 }, Some("agent"))?;
+            self.say(
+                EventKind::Egress {
+                    subject,
+                    verdict,
+                    count: 1,
+                },
+                Some("agent"),
+            )?;
             return Ok(true);
         }
     }
@@ -268,7 +331,11 @@ impl Shim {
                     revision: lock(&self.policy).revision,
                 }
             }
-            Request::Events { after, limit, wait_ms } => {
+            Request::Events {
+                after,
+                limit,
+                wait_ms,
+            } => {
                 let deadline = tokio::time::Instant::now() + Duration::from_millis(wait_ms.into());
                 let mut news = self.news.subscribe();
                 loop {
@@ -282,17 +349,38 @@ impl Shim {
                     let _ = tokio::time::timeout_at(deadline, news.changed()).await;
                 }
             }
-            Request::Apply { policy, amendment, block } => {
+            Request::Apply {
+                policy,
+                amendment,
+                block,
+            } => {
                 let now = lock(&self.policy).revision;
                 if policy.revision != now.next() {
                     return Ok(Err(Refusal::Stale.says("not the next revision")));
                 }
                 let revision = policy.revision;
                 *lock(&self.policy) = *policy;
-                self.say(EventKind::Amendment { amendment: *amendment }, None)?;
+                self.say(
+                    EventKind::Amendment {
+                        amendment: *amendment,
+                    },
+                    None,
+                )?;
                 let released = u32::from(block.is_some());
-                self.say(EventKind::PolicyApplied { revision, released, refused: 0, cut: 0 }, None)?;
-                Response::Applied { released, refused: 0, cut: 0 }
+                self.say(
+                    EventKind::PolicyApplied {
+                        revision,
+                        released,
+                        refused: 0,
+                        cut: 0,
+                    },
+                    None,
+                )?;
+                Response::Applied {
+                    released,
+                    refused: 0,
+                    cut: 0,
+                }
             }
             Request::Stop { .. } => {
                 self.stop.send_replace(true);
@@ -321,8 +409,18 @@ async fn connection(stream: UnixStream, shim: Arc<Shim>) {
                 Ok(result) => (Some(result), None),
                 Err(error) => (None, Some(error)),
             };
-            let answer = ResponseLine { jsonrpc: Version::V2, id: Some(line.id), result, error };
-            answers.lock().await.send(serde_json::to_string(&answer).ok()?).await.ok()
+            let answer = ResponseLine {
+                jsonrpc: Version::V2,
+                id: Some(line.id),
+                result,
+                error,
+            };
+            answers
+                .lock()
+                .await
+                .send(serde_json::to_string(&answer).ok()?)
+                .await
+                .ok()
         });
     }
 }
@@ -331,14 +429,24 @@ async fn connection(stream: UnixStream, shim: Arc<Shim>) {
 fn commit(spec: &RunSpec, file: &str) -> Done<()> {
     let folder = spec.files.journal.parent().ok_or("no folder")?;
     let scratch: PathBuf = folder.join("scratch.git");
-    let objects = spec.cage.binds.iter().find(|bind| bind.target.starts_with("/run/foreman"));
+    let objects = spec
+        .cage
+        .binds
+        .iter()
+        .find(|bind| bind.target.starts_with("/run/foreman"));
     let objects = &objects.ok_or("no objects")?.source;
     let git = |args: &[&str], input: &[u8]| -> Done<Vec<u8>> {
         let mut child = Command::new("git")
             .args(args)
             .env("GIT_DIR", &scratch)
             .env("GIT_INDEX_FILE", scratch.join("scripted-index"))
-            .envs(spec.cage.env.iter().filter(|(name, _)| name.starts_with("GIT_")).cloned())
+            .envs(
+                spec.cage
+                    .env
+                    .iter()
+                    .filter(|(name, _)| name.starts_with("GIT_"))
+                    .cloned(),
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -352,20 +460,47 @@ fn commit(spec: &RunSpec, file: &str) -> Done<()> {
     let word = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim().to_owned();
     if !scratch.exists() {
         git(&["init", "-q", "--bare"], b"")?;
-        std::fs::write(scratch.join("objects/info/alternates"), format!("{}\n", objects.display()))?;
+        std::fs::write(
+            scratch.join("objects/info/alternates"),
+            format!("{}\n", objects.display()),
+        )?;
         git(&["update-ref", "refs/foreman/harvest", &spec.base], b"")?;
         git(&["read-tree", &spec.base], b"")?;
     }
     let parent = word(git(&["rev-parse", "refs/foreman/harvest"], b"")?);
-    let blob = word(git(&["hash-object", "-w", "--stdin"], format!("{file}\n").as_bytes())?);
-    git(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},{file}")], b"")?;
+    let blob = word(git(
+        &["hash-object", "-w", "--stdin"],
+        format!("{file}\n").as_bytes(),
+    )?);
+    git(
+        &[
+            "update-index",
+            "--add",
+            "--cacheinfo",
+            &format!("100644,{blob},{file}"),
+        ],
+        b"",
+    )?;
     let tree = word(git(&["write-tree"], b"")?);
     let message = format!("add {file}");
-    let head = word(git(&["commit-tree", &tree, "-p", &parent, "-m", &message], b"")?);
+    let head = word(git(
+        &["commit-tree", &tree, "-p", &parent, "-m", &message],
+        b"",
+    )?);
     git(&["update-ref", "refs/foreman/harvest", &head], b"")?;
     let range = format!("^{}", spec.base);
-    let bundle =
-        git(&["bundle", "create", "-q", "--version=2", "-", "refs/foreman/harvest", &range], b"")?;
+    let bundle = git(
+        &[
+            "bundle",
+            "create",
+            "-q",
+            "--version=2",
+            "-",
+            "refs/foreman/harvest",
+            &range,
+        ],
+        b"",
+    )?;
     let mut text = format!("head {head}\nbundle\n").into_bytes();
     text.extend(bundle);
     Ok(std::fs::write(&spec.files.bundle, text)?)

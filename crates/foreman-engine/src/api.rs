@@ -102,13 +102,19 @@ pub struct Remote<T>(pub T);
 
 fn decode<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> Result<T, Failure> {
     serde_json::from_value(value).map_err(|error| {
-        Failure::new(foreman_domain::Code::Usage, format!("the message does not parse: {error}"))
+        Failure::new(
+            foreman_domain::Code::Usage,
+            format!("the message does not parse: {error}"),
+        )
     })
 }
 
 fn encode<T: serde::Serialize>(value: &T) -> Result<serde_json::Value, Failure> {
     serde_json::to_value(value).map_err(|error| {
-        Failure::new(foreman_domain::Code::Internal, format!("an answer does not encode: {error}"))
+        Failure::new(
+            foreman_domain::Code::Internal,
+            format!("an answer does not encode: {error}"),
+        )
     })
 }
 

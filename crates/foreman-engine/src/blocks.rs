@@ -5,11 +5,13 @@ use crate::engine::Engine;
 use crate::failures::{OrFail, decided_in_words};
 use crate::tokens;
 use foreman_domain::{
-    AmendmentId, At, Block, BlockId, BlockState, Code, Decider, Decision, Failure, RunId, Scope,
+    Amendment, At, Block, BlockId, BlockState, Code, Decider, Decision, Failure, RunId, Scope,
     Subject, sanitize_line,
 };
 use foreman_policy::{Offer, offers};
-use foreman_store::{BlockFilter, StoredBlock, StoredRun};
+use foreman_store::{BlockFilter, StoredAmendment, StoredBlock, StoredRun};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// A block with everything that a card and a decision need.
 pub(crate) struct Card {
@@ -28,11 +30,21 @@ impl Engine {
             Some(typed) => Some(self.find_run(typed).await?),
             None => None,
         };
-        let filter = BlockFilter { run, open_only: !request.all, ..BlockFilter::default() };
+        let filter = BlockFilter {
+            run,
+            open_only: !request.all,
+            ..BlockFilter::default()
+        };
         let stored = self.store.blocks(&filter).await.or_fail()?;
         let mut blocks = Vec::with_capacity(stored.len());
+        let mut contexts: HashMap<RunId, Context> = HashMap::new();
         for block in stored {
-            blocks.push(self.card(block).await?.view());
+            let run = block.block.id.run();
+            let context = match contexts.entry(run.clone()) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(self.context(run).await?),
+            };
+            blocks.push(context.card(block).view());
         }
         Ok(Blocks { blocks })
     }
@@ -56,18 +68,30 @@ impl Engine {
             return Ok(id);
         }
         let unknown = || {
-            Failure::new(Code::NotFound, format!("there is no block \"{}\"", sanitize_line(typed)))
-                .hint("See `foreman blocks`.")
+            Failure::new(
+                Code::NotFound,
+                format!("there is no block \"{}\"", sanitize_line(typed)),
+            )
+            .hint("See `foreman blocks`.")
         };
         if let Some((run, number)) = typed.split_once("-b") {
             let number = number.parse().map_err(|_| unknown())?;
             return Ok(BlockId::new(self.find_run(run).await?, number));
         }
-        let number = typed.strip_prefix('b').unwrap_or(typed).parse().map_err(|_| unknown())?;
-        let numbered = BlockFilter { number: Some(number), ..BlockFilter::default() };
+        let number = typed
+            .strip_prefix('b')
+            .unwrap_or(typed)
+            .parse()
+            .map_err(|_| unknown())?;
+        let numbered = BlockFilter {
+            number: Some(number),
+            ..BlockFilter::default()
+        };
         let all = self.store.blocks(&numbered).await.or_fail()?;
-        let open: Vec<_> =
-            all.iter().filter(|stored| stored.block.state == BlockState::Open).collect();
+        let open: Vec<_> = all
+            .iter()
+            .filter(|stored| stored.block.state == BlockState::Open)
+            .collect();
         match (open.as_slice(), all.as_slice()) {
             ([one], _) => Ok(one.block.id.clone()),
             ([], [one]) => Ok(one.block.id.clone()),
@@ -78,41 +102,69 @@ impl Engine {
     }
 
     async fn card(&self, stored: StoredBlock) -> Result<Card, Failure> {
-        let StoredBlock { block, title } = stored;
-        let run = self.store.run(block.id.run()).await.or_fail()?;
-        let past = self.past_subjects(&run.id).await?;
-        let offers = offers(&block, &past);
-        let decided = self.decided(&block).await?;
-        Ok(Card { block, title, run, offers, decided })
+        Ok(self.context(stored.block.id.run()).await?.card(stored))
     }
 
-    /// What was held or refused in a run so far.
-    async fn past_subjects(&self, run: &RunId) -> Result<Vec<Subject>, Failure> {
-        let filter = BlockFilter { run: Some(run.clone()), ..BlockFilter::default() };
-        let blocks = self.store.blocks(&filter).await.or_fail()?;
-        Ok(blocks.into_iter().map(|stored| stored.block.subject).collect())
+    async fn context(&self, run: &RunId) -> Result<Context, Failure> {
+        let filter = BlockFilter {
+            run: Some(run.clone()),
+            ..BlockFilter::default()
+        };
+        let past = self.store.blocks(&filter).await.or_fail()?;
+        Ok(Context {
+            run: self.store.run(run).await.or_fail()?,
+            past: past
+                .into_iter()
+                .map(|stored| stored.block.subject)
+                .collect(),
+            amendments: self.store.amendments_of_run(run).await.or_fail()?,
+        })
+    }
+}
+
+/// What the cards of one run share.
+struct Context {
+    run: StoredRun,
+    /// What was held or refused in it so far.
+    past: Vec<Subject>,
+    amendments: Vec<StoredAmendment>,
+}
+
+impl Context {
+    fn card(&self, stored: StoredBlock) -> Card {
+        let StoredBlock { block, title } = stored;
+        let offers = offers(&block, &self.past);
+        let decided = self.decided(&block);
+        Card {
+            block,
+            title,
+            run: self.run.clone(),
+            offers,
+            decided,
+        }
     }
 
     /// Who decided about a block, and when.
-    async fn decided(&self, block: &Block) -> Result<Option<String>, Failure> {
+    fn decided(&self, block: &Block) -> Option<String> {
         let at = match &block.state {
-            BlockState::Open | BlockState::Gone => return Ok(None),
-            BlockState::Amended { amendment } => self.decided_at(amendment).await,
-            BlockState::Denied { by: Decider::Operator, .. } => {
-                let amendments = self.store.amendments_of_run(block.id.run()).await.or_fail()?;
-                let denial = amendments.into_iter().find(|stored| {
-                    stored.amendment.block == block.id
-                        && matches!(stored.amendment.decision, Decision::Deny { .. })
-                });
-                denial.map(|stored| stored.amendment.decided_at)
-            }
+            BlockState::Open | BlockState::Gone => return None,
+            BlockState::Amended { amendment } => self.decided_at(|known| known.id == *amendment),
+            BlockState::Denied {
+                by: Decider::Operator,
+                ..
+            } => self.decided_at(|known| {
+                known.block == block.id && matches!(known.decision, Decision::Deny { .. })
+            }),
             BlockState::Denied { .. } | BlockState::Expired => None,
         };
-        Ok(Some(decided_in_words(block, at)))
+        Some(decided_in_words(block, at))
     }
 
-    async fn decided_at(&self, amendment: &AmendmentId) -> Option<At> {
-        self.store.amendment(amendment).await.ok().map(|stored| stored.amendment.decided_at)
+    fn decided_at(&self, wanted: impl Fn(&Amendment) -> bool) -> Option<At> {
+        let mut known = self.amendments.iter().map(|stored| &stored.amendment);
+        known
+            .find(|amendment| wanted(amendment))
+            .map(|amendment| amendment.decided_at)
     }
 }
 
@@ -151,10 +203,17 @@ pub(crate) fn candidates(offers: &[Offer]) -> Vec<Candidate> {
 }
 
 fn ambiguous<'a>(typed: &str, blocks: impl Iterator<Item = &'a StoredBlock>) -> Failure {
-    let ids: Vec<_> = blocks.take(5).map(|stored| stored.block.id.to_string()).collect();
+    let ids: Vec<_> = blocks
+        .take(5)
+        .map(|stored| stored.block.id.to_string())
+        .collect();
     Failure::new(
         Code::BadInput,
-        format!("several runs have a block \"{}\": {}", sanitize_line(typed), ids.join(", ")),
+        format!(
+            "several runs have a block \"{}\": {}",
+            sanitize_line(typed),
+            ids.join(", ")
+        ),
     )
     .hint("Name the run, too.")
 }

@@ -20,3 +20,8 @@ const WAITING: &[&str] = &["run.events", "run.stop"];
 pub(crate) fn is_waiting(name: &str) -> bool {
     WAITING.contains(&name)
 }
+
+/// True for commands that have an effect each time: typed bytes.
+pub(crate) fn may_not_repeat(name: &str) -> bool {
+    name == "run.input"
+}

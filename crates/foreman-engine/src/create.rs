@@ -105,19 +105,25 @@ impl Engine {
         let Some(subject) = self.store.subject_of_request(key).await.or_fail()? else {
             return Ok(None);
         };
-        let Ok(id) = subject.parse::<RunId>() else { return Ok(None) };
+        let Ok(id) = subject.parse::<RunId>() else {
+            return Ok(None);
+        };
         let stored = self.store.run(&id).await.or_fail()?;
-        let details = RunDetails::of(&stored)?;
         if stored.state.is_live() && self.live.get(&id).is_none() {
-            if details.spec.exists() {
-                self.attach(&stored)?;
-            } else {
+            let turn = self.turn(&id).await;
+            let has_shim = self.adopt(&stored)?;
+            drop(turn);
+            if !has_shim {
                 self.settle(&id).await?;
             }
         }
         let view = self.view_of(&id).await?;
-        let never_started =
-            matches!(view.state, RunState::Failed { reason: FailReason::Provision { .. } });
+        let never_started = matches!(
+            view.state,
+            RunState::Failed {
+                reason: FailReason::Provision { .. }
+            }
+        );
         Ok(Some(view).filter(|_| !never_started))
     }
 
@@ -128,12 +134,17 @@ impl Engine {
         let (looked_at, base) = (repo.clone(), request.base.clone());
         let looking = tokio::task::spawn_blocking(move || looked_at.preflight(base.as_deref()));
         let pre = looking.await.map_err(join)??;
+        self.refuse_data_in_a_repository().await?;
         let mut layers = self.layers(&repo, request).await?;
         let account = Account::of_this_process(|name| std::env::var_os(name));
         let (rules, home) = (layers.policy.paths.clone(), account.home.clone());
         let layout = self.layout.clone();
         let resolving = tokio::task::spawn_blocking(move || {
-            let own = Own { home: &home, data: &layout.data, sockets: &layout.sockets };
+            let own = Own {
+                home: &home,
+                data: &layout.data,
+                sockets: &layout.sockets,
+            };
             binds_of(&rules, &own)
         });
         let (path_binds, warnings) = resolving.await.map_err(join)??;
@@ -144,7 +155,32 @@ impl Engine {
             checks: request.checks.clone(),
             terminal: request.terminal,
         };
-        Ok(Plan { repo, pre, layers, account, path_binds, shim, work })
+        Ok(Plan {
+            repo,
+            pre,
+            layers,
+            account,
+            path_binds,
+            shim,
+            work,
+        })
+    }
+
+    /// A worktree inside another one would be that one's untracked files.
+    async fn refuse_data_in_a_repository(&self) -> Result<(), Failure> {
+        let place = self.layout.worktrees();
+        match open_repository(&place).await {
+            Ok(around) => Err(Failure::new(
+                Code::Conflict,
+                format!(
+                    "the data directory {} lies inside the repository {}",
+                    self.layout.data.display(),
+                    around.root().display()
+                ),
+            )
+            .hint("Set FOREMAN_DATA_DIR to a directory outside any repository.")),
+            Err(_) => Ok(()),
+        }
     }
 
     /// From the record to the running shim.
@@ -157,9 +193,19 @@ impl Engine {
         policy: Policy,
     ) -> Result<(), Failure> {
         let log = self.open_log(id, details).await?;
-        let state = EventKind::State { to: RunState::Provisioning };
-        let mut first = vec![state, progress("worktree", "making the worktree and its branch")];
-        let warnings = plan.pre.warnings.iter().chain(&plan.layers.warnings).cloned();
+        let state = EventKind::State {
+            to: RunState::Provisioning,
+        };
+        let mut first = vec![
+            state,
+            progress("worktree", "making the worktree and its branch"),
+        ];
+        let warnings = plan
+            .pre
+            .warnings
+            .iter()
+            .chain(&plan.layers.warnings)
+            .cloned();
         first.extend(warnings.map(|message| EventKind::Warning { message }));
         self.append(&log, first).await?;
 
@@ -169,16 +215,21 @@ impl Engine {
             if let Some(above) = place.parent() {
                 crate::layout::private_dir(above)?;
             }
-            repo.create_worktree(&run, &pre, &place).map_err(Failure::from)
+            repo.create_worktree(&run, &pre, &place)
+                .map_err(Failure::from)
         });
         let worktree = making.await.map_err(join)??;
         let mut details = details.clone();
         if worktree != details.worktree {
             details.worktree = worktree;
-            self.store.set_details(self.epoch, id, &details.encode()?).await.or_fail()?;
+            self.store
+                .set_details(self.epoch, id, &details.encode()?)
+                .await
+                .or_fail()?;
         }
 
-        self.say(&log, "shadow", "making the run's own git directory").await?;
+        self.say(&log, "shadow", "making the run's own git directory")
+            .await?;
         let (repo, owned, run) = (plan.repo.clone(), details.clone(), id.clone());
         let making = tokio::task::spawn_blocking(move || -> Result<Shadow, Failure> {
             let shadow = repo.shadow(&owned.worktree, &owned.shadow)?;
@@ -221,7 +272,9 @@ impl Engine {
     }
 
     async fn say(&self, log: &RunLog, stage: &str, message: &str) -> Result<(), Failure> {
-        self.append(log, vec![progress(stage, message)]).await.map(drop)
+        self.append(log, vec![progress(stage, message)])
+            .await
+            .map(drop)
     }
 
     /// Brings a run that could not be started to rest, and takes away what was made for it.
@@ -231,7 +284,9 @@ impl Engine {
         let mut events = Vec::new();
         self.remove_unstarted(details, &mut events).await;
         let message = failure.message.clone();
-        let ended = RunEvent::Ended(Outcome::Failed { reason: FailReason::Provision { message } });
+        let ended = RunEvent::Ended(Outcome::Failed {
+            reason: FailReason::Provision { message },
+        });
         let recording = async {
             let log = self.open_log(id, details).await?;
             self.advance(&log, events, ended).await
@@ -249,7 +304,9 @@ impl Engine {
     ) -> Outcome {
         self.remove_unstarted(details, events).await;
         let message = "the engine ended while it prepared the run; nothing was started".to_owned();
-        Outcome::Failed { reason: FailReason::Provision { message } }
+        Outcome::Failed {
+            reason: FailReason::Provision { message },
+        }
     }
 
     async fn remove_unstarted(&self, details: &RunDetails, events: &mut Vec<EventKind>) {
@@ -258,8 +315,14 @@ impl Engine {
             if !owned.worktree.path.exists() && !owned.shadow.exists() {
                 return Ok(());
             }
-            let run = owned.worktree.run.parse::<RunId>().map_err(crate::failures::internal)?;
-            owned.repository()?.snapshot_and_remove(&run, &owned.worktree, &owned.shadow)?;
+            let run = owned
+                .worktree
+                .run
+                .parse::<RunId>()
+                .map_err(crate::failures::internal)?;
+            owned
+                .repository()?
+                .snapshot_and_remove(&run, &owned.worktree, &owned.shadow)?;
             Ok(())
         });
         if let Err(error) = removing.await.map_err(join).and_then(|removed| removed) {
@@ -270,11 +333,17 @@ impl Engine {
 }
 
 fn progress(stage: &str, message: &str) -> EventKind {
-    EventKind::Progress { stage: stage.into(), message: message.into() }
+    EventKind::Progress {
+        stage: stage.into(),
+        message: message.into(),
+    }
 }
 
 fn title(request: &RunCreate) -> String {
-    let title = request.title.clone().unwrap_or_else(|| request.argv.join(" "));
+    let title = request
+        .title
+        .clone()
+        .unwrap_or_else(|| request.argv.join(" "));
     let mut title = sanitize_line(title.trim());
     if title.chars().count() > LONGEST_TITLE {
         title = title.chars().take(LONGEST_TITLE - 1).chain(['…']).collect();
@@ -285,13 +354,20 @@ fn title(request: &RunCreate) -> String {
 fn check(request: &RunCreate) -> Result<(), Failure> {
     let refuse = |what: &str| Err(Failure::new(Code::BadInput, what));
     if !request.repo.is_absolute() {
-        return Err(Failure::new(Code::Usage, "the repository must be named by an absolute path"));
+        return Err(Failure::new(
+            Code::Usage,
+            "the repository must be named by an absolute path",
+        ));
     }
     if request.argv.first().is_none_or(String::is_empty) {
         return Err(Failure::new(Code::Usage, "there is no command to run")
             .hint("Name it behind `--`: foreman run -- COMMAND."));
     }
-    let commands = request.argv.iter().chain(&request.setup).chain(&request.checks);
+    let commands = request
+        .argv
+        .iter()
+        .chain(&request.setup)
+        .chain(&request.checks);
     let (mut bytes, mut has_nul) = (0, false);
     for text in commands {
         bytes += text.len() + 1;
@@ -306,10 +382,18 @@ fn check(request: &RunCreate) -> Result<(), Failure> {
     if request.checks.len() > MOST_CHECKS {
         return refuse("a run can have at most 64 checks");
     }
-    if request.setup.iter().chain(&request.checks).any(|command| command.trim().is_empty()) {
+    if request
+        .setup
+        .iter()
+        .chain(&request.checks)
+        .any(|command| command.trim().is_empty())
+    {
         return refuse("a setup or check command is empty");
     }
-    if request.terminal.is_some_and(|size| size.columns == 0 || size.rows == 0) {
+    if request
+        .terminal
+        .is_some_and(|size| size.columns == 0 || size.rows == 0)
+    {
         return refuse("a terminal needs columns and rows");
     }
     check_asked(&request.env)

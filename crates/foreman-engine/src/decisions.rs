@@ -12,13 +12,14 @@ use crate::failures::{OrFail, already_decided};
 use crate::live::LiveRun;
 use crate::tokens;
 use foreman_domain::{
-    AmendmentId, At, BlockId, BlockState, Code, Decider, EventKind, Failure, HoldId, Revision, RunId,
-    Scope,
+    AmendmentId, At, BlockId, BlockState, Code, Decider, EventKind, Failure, HoldId, Revision,
+    RunId, Scope,
 };
 use foreman_policy::{EgressRule, Use};
 use foreman_shim::client::{Applied, ClientError};
 use foreman_shim::wire::Refusal;
 use foreman_store::{NewDecision, Recorded, RequestKey, Ruled, StoreError};
+use std::sync::Arc;
 
 /// How long a decision can be undone without looking it up, in milliseconds.
 const UNDO_MS: i64 = 10_000;
@@ -27,7 +28,11 @@ const LONGEST_REASON: usize = 1000;
 
 impl Engine {
     /// Lets a held subject go on.
-    pub async fn amend(&self, request: AmendRequest, key: &RequestKey) -> Result<Decided, Failure> {
+    pub async fn amend(
+        self: &Arc<Self>,
+        request: AmendRequest,
+        key: &RequestKey,
+    ) -> Result<Decided, Failure> {
         if let Some(done) = self.done_before(key).await? {
             return Ok(done);
         }
@@ -37,16 +42,26 @@ impl Engine {
         if scope < Scope::Order && !card.run.state.is_live() {
             return Err(Failure::new(
                 Code::Conflict,
-                format!("run {} is over, so a rule of scope {scope} would let nothing go on", card.run.id),
+                format!(
+                    "run {} is over, so a rule of scope {scope} would let nothing go on",
+                    card.run.id
+                ),
             )
             .hint("Choose the scope order or project, which count for later runs."));
         }
-        let ruled = Ruled::Allow { scope, rule: Box::new(rule) };
+        let ruled = Ruled::Allow {
+            scope,
+            rule: Box::new(rule),
+        };
         self.decide(&card, ruled, words, key).await
     }
 
     /// Refuses a held subject for the rest of its run.
-    pub async fn deny(&self, request: DenyRequest, key: &RequestKey) -> Result<Decided, Failure> {
+    pub async fn deny(
+        self: &Arc<Self>,
+        request: DenyRequest,
+        key: &RequestKey,
+    ) -> Result<Decided, Failure> {
         if let Some(done) = self.done_before(key).await? {
             return Ok(done);
         }
@@ -59,11 +74,19 @@ impl Engine {
         let card = self.find_card(&request.block).await?;
         still_decidable(&card, &request.expect)?;
         let words = format!("Refuse {} for the rest of this run", card.block.subject);
-        self.decide(&card, Ruled::Deny { reason: request.reason }, words, key).await
+        self.decide(
+            &card,
+            Ruled::Deny {
+                reason: request.reason,
+            },
+            words,
+            key,
+        )
+        .await
     }
 
     async fn decide(
-        &self,
+        self: &Arc<Self>,
         card: &Card,
         ruled: Ruled,
         words: String,
@@ -88,7 +111,11 @@ impl Engine {
     }
 
     /// Takes back the newest decision of the last ten seconds, or the named one of them.
-    pub async fn undo(&self, request: UndoRequest, key: &RequestKey) -> Result<Decided, Failure> {
+    pub async fn undo(
+        self: &Arc<Self>,
+        request: UndoRequest,
+        key: &RequestKey,
+    ) -> Result<Decided, Failure> {
         if let Some(done) = self.done_before(key).await? {
             return Ok(done);
         }
@@ -105,14 +132,17 @@ impl Engine {
                 Code::Stale,
                 format!("{} was decided more than ten seconds ago", amendment.id),
             )
-            .hint(format!("`foreman policy revoke {}` takes it back at any time.", amendment.id)));
+            .hint(format!(
+                "`foreman policy revoke {}` takes it back at any time.",
+                amendment.id
+            )));
         }
         self.take_back(&amendment.id, key).await
     }
 
     /// Takes a decision back, at any time.
     pub async fn revoke(
-        &self,
+        self: &Arc<Self>,
         request: RevokeRequest,
         key: &RequestKey,
     ) -> Result<Decided, Failure> {
@@ -122,8 +152,16 @@ impl Engine {
         self.take_back(&request.amendment, key).await
     }
 
-    async fn take_back(&self, id: &AmendmentId, key: &RequestKey) -> Result<Decided, Failure> {
-        let recorded = self.store.revoke(self.epoch, id, At::now(), Some(key)).await.or_fail()?;
+    async fn take_back(
+        self: &Arc<Self>,
+        id: &AmendmentId,
+        key: &RequestKey,
+    ) -> Result<Decided, Failure> {
+        let recorded = self
+            .store
+            .revoke(self.epoch, id, At::now(), Some(key))
+            .await
+            .or_fail()?;
         self.put_in_force(recorded).await
     }
 
@@ -132,7 +170,9 @@ impl Engine {
         let Some(subject) = self.store.subject_of_request(key).await.or_fail()? else {
             return Ok(None);
         };
-        let Ok(id) = subject.parse::<AmendmentId>() else { return Ok(None) };
+        let Ok(id) = subject.parse::<AmendmentId>() else {
+            return Ok(None);
+        };
         let amendment = self.store.amendment(&id).await.or_fail()?.amendment;
         let mut decided = Decided {
             block: Some(amendment.block.clone()),
@@ -150,7 +190,7 @@ impl Engine {
     }
 
     /// Tells every shim that a recorded decision reaches; what it did in its own run is the answer.
-    async fn put_in_force(&self, recorded: Recorded) -> Result<Decided, Failure> {
+    async fn put_in_force(self: &Arc<Self>, recorded: Recorded) -> Result<Decided, Failure> {
         let id = recorded.amendment.id.clone();
         for next in &recorded.policies {
             self.news.tell(&next.run);
@@ -164,18 +204,28 @@ impl Engine {
                 Err(error) => untold.push((next.run.clone(), error)),
             }
         }
-        if recorded.policies.iter().all(|next| next.run != *id.run() || !next.live) {
+        if recorded
+            .policies
+            .iter()
+            .all(|next| next.run != *id.run() || !next.live)
+        {
             self.note_in_journal(&recorded).await;
         }
         if let Some((run, error)) = untold.into_iter().next() {
             return Err(Failure::new(
                 Code::Environment,
-                format!("{id} is recorded, but the supervisor of run {run} did not confirm it: {error}"),
+                format!(
+                    "{id} is recorded, but the supervisor of run {run} did not confirm it: {error}"
+                ),
             )
             .hint("It is put in force as soon as the supervisor answers; see `foreman show`."));
         }
         let block: Option<BlockId> = recorded.block.map(|block| block.id);
-        let counts = own.unwrap_or(Applied { released: 0, refused: 0, cut: 0 });
+        let counts = own.unwrap_or(Applied {
+            released: 0,
+            refused: 0,
+            cut: 0,
+        });
         Ok(Decided {
             amendment: recorded.amendment,
             block,
@@ -187,14 +237,27 @@ impl Engine {
     }
 
     /// Has a run's shim take everything up to a revision; `None` when the run came to its end.
-    async fn tell_shim(&self, run: &RunId, revision: Revision) -> Result<Option<Applied>, Failure> {
-        let Some(live) = self.live.get(run) else {
+    async fn tell_shim(
+        self: &Arc<Self>,
+        run: &RunId,
+        revision: Revision,
+    ) -> Result<Option<Applied>, Failure> {
+        if self.live.get(run).is_none() {
             let stored = self.store.run(run).await.or_fail()?;
             if !stored.state.is_live() {
                 return Ok(None);
             }
-            // Being prepared: its shim starts with this policy, or is told when it is reached.
-            return Ok(Some(Applied { released: 0, refused: 0, cut: 0 }));
+            if RunDetails::of(&stored)?.shim().is_some() {
+                self.attach(&stored)?;
+            }
+        }
+        let Some(live) = self.live.get(run) else {
+            // Being prepared: its shim is brought up to date when it is first reached.
+            return Ok(Some(Applied {
+                released: 0,
+                refused: 0,
+                cut: 0,
+            }));
         };
         self.bring_up_to_date(&live).await?;
         Ok(live.applying.lock().await.result(revision))
@@ -204,8 +267,11 @@ impl Engine {
     /// is now: a rule that was taken back meanwhile never comes to life again.
     pub async fn bring_up_to_date(&self, live: &LiveRun) -> Result<(), Failure> {
         let mut standing = live.applying.lock().await;
-        let missing =
-            self.store.revisions_after(&live.run, standing.revision).await.or_fail()?;
+        let missing = self
+            .store
+            .revisions_after(&live.run, standing.revision)
+            .await
+            .or_fail()?;
         if missing.is_empty() {
             return Ok(());
         }
@@ -213,11 +279,16 @@ impl Engine {
         for (revision, amendment) in missing {
             let mut policy = current.clone();
             policy.revision = revision;
-            let block = Some(&amendment.block).filter(|block| *block.run() == live.run).cloned();
+            let block = Some(&amendment.block)
+                .filter(|block| *block.run() == live.run)
+                .cloned();
             let client = live.line().await?;
             match client.apply(policy, amendment, block).await {
                 Ok(applied) => standing.note(revision, applied),
-                Err(ClientError::Refused { reason: Refusal::Ended, .. }) => return Ok(()),
+                Err(ClientError::Refused {
+                    reason: Refusal::Ended,
+                    ..
+                }) => return Ok(()),
                 Err(error) => return Err(error).or_fail(),
             }
         }
@@ -233,7 +304,12 @@ impl Engine {
             let log = self.open_log(run, &details).await?;
             let amendment = recorded.amendment.clone();
             let mut events = vec![EventKind::Amendment { amendment }];
-            events.extend(recorded.block.clone().map(|block| EventKind::Block { block }));
+            events.extend(
+                recorded
+                    .block
+                    .clone()
+                    .map(|block| EventKind::Block { block }),
+            );
             self.append(&log, events).await.map(drop)
         };
         if let Err(error) = noting.await {
@@ -249,14 +325,23 @@ fn still_decidable(card: &Card, expect: &str) -> Result<HoldId, Failure> {
         return Err(already_decided(&card.block, Some(decided)));
     }
     tokens::check_block(expect, &card.block, card.run.revision, &card.offers).ok_or_else(|| {
-        Failure::new(Code::Stale, format!("{} is not as it was shown any more", card.block.id))
-            .hint("Look at it again and decide again.")
+        Failure::new(
+            Code::Stale,
+            format!("{} is not as it was shown any more", card.block.id),
+        )
+        .hint("Look at it again and decide again.")
     })
 }
 
 fn can_be_decided(card: &Card) -> bool {
     card.block.state.is_decidable()
-        || matches!(card.block.state, BlockState::Denied { by: Decider::Unattended, .. })
+        || matches!(
+            card.block.state,
+            BlockState::Denied {
+                by: Decider::Unattended,
+                ..
+            }
+        )
 }
 
 /// The chosen candidate as a rule. Never a wider one than was asked for: a scope without a number is
@@ -270,7 +355,10 @@ fn chosen(
     if offered.is_empty() {
         return Err(Failure::new(
             Code::Conflict,
-            format!("no rule can open {}: it is on the floor", card.block.subject),
+            format!(
+                "no rule can open {}: it is on the floor",
+                card.block.subject
+            ),
         ));
     }
     let scope = match (request.scope, request.rule) {
@@ -285,17 +373,25 @@ fn chosen(
         if scope == Some(Scope::Once) || request.rule == Some(1) {
             return Err(Failure::new(
                 Code::Stale,
-                format!("nothing waits under {} any more, so there is nothing to allow once", card.block.id),
+                format!(
+                    "nothing waits under {} any more, so there is nothing to allow once",
+                    card.block.id
+                ),
             )
             .hint("Amend it with the scope run: a retry then goes through."));
         }
-        return Err(Failure::new(Code::BadInput, "there is no such candidate on the card")
-            .hint(format!("See `foreman blocks {}`.", card.block.id)));
+        return Err(
+            Failure::new(Code::BadInput, "there is no such candidate on the card")
+                .hint(format!("See `foreman blocks {}`.", card.block.id)),
+        );
     };
     if candidate.needs_confirmation && !request.confirmed {
         return Err(Failure::new(
             Code::Usage,
-            format!("\"{}\" opens more than what waits, so it needs a second yes", candidate.words),
+            format!(
+                "\"{}\" opens more than what waits, so it needs a second yes",
+                candidate.words
+            ),
         )
         .hint("Add --yes, or choose a narrower rule."));
     }

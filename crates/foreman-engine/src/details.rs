@@ -1,11 +1,13 @@
 //! What the engine keeps about a run beside its log: where its things are and how it was started.
 
-use crate::failures::internal;
+use crate::failures::{internal, io};
 use foreman_domain::Failure;
 use foreman_git::{Repository, Worktree};
 use foreman_policy::Bounds;
 use foreman_shim::protocol::{RunFiles, ShimIdentity};
 use foreman_store::StoredRun;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -47,8 +49,12 @@ impl RunDetails {
 
     /// From what the store kept.
     pub fn of(run: &StoredRun) -> Result<Self, Failure> {
-        serde_json::from_str(&run.details)
-            .map_err(|error| internal(format!("the record of run {} is unreadable: {error}", run.id)))
+        serde_json::from_str(&run.details).map_err(|error| {
+            internal(format!(
+                "the record of run {} is unreadable: {error}",
+                run.id
+            ))
+        })
     }
 
     /// Opens the run's repository. Blocking.
@@ -59,6 +65,54 @@ impl RunDetails {
     /// The folder of the run's files.
     pub fn folder(&self) -> &Path {
         self.files.journal.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// Takes the spec away from a shim that has not read it yet: from here on, one that is not on its
+    /// way already never starts. The engine that prepares the run must not do this.
+    pub fn void_spec(&self) -> Result<(), Failure> {
+        match std::fs::rename(&self.spec, self.spec.with_extension("void")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(
+                format!("{} cannot be moved", self.spec.display()),
+                &error,
+            )),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// True while a process that was started with the run's spec is there, or its shim is.
+    pub fn is_on_its_way(&self) -> bool {
+        if let Some(shim) = self.shim() {
+            return shim.is_alive();
+        }
+        let spec = self.spec.as_os_str().as_encoded_bytes();
+        let Ok(processes) = std::fs::read_dir("/proc") else {
+            return false;
+        };
+        processes.flatten().any(|entry| {
+            let is_process = entry
+                .file_name()
+                .as_encoded_bytes()
+                .iter()
+                .all(u8::is_ascii_digit);
+            is_process
+                && std::fs::read(entry.path().join("cmdline"))
+                    .is_ok_and(|line| line.split(|byte| *byte == 0).any(|word| word == spec))
+        })
+    }
+
+    /// Kills the run's shim, if it is alive; its cage dies with it.
+    pub fn kill_shim(&self) -> Result<(), Failure> {
+        let Some(shim) = self.shim().filter(ShimIdentity::is_alive) else {
+            return Ok(());
+        };
+        let pid = i32::try_from(shim.pid).map_err(internal)?;
+        kill(Pid::from_raw(pid), Signal::SIGKILL).map_err(|error| {
+            let what = format!(
+                "the supervisor of run {} (process {pid}) cannot be killed",
+                shim.run
+            );
+            io(what, &error.into())
+        })
     }
 
     /// Who the run's shim is; `None` before it wrote that down.

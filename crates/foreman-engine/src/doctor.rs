@@ -11,7 +11,8 @@ use foreman_policy::bytes_in_words;
 use foreman_shim::doctor::{DoctorFindings, WallFinding};
 use foreman_store::StoredRun;
 use serde::{Deserialize, Serialize};
-use std::os::unix::fs::MetadataExt;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -78,7 +79,10 @@ impl Engine {
             let remedy = finding.and_then(|finding| finding.remedy.clone());
             return Err(Failure::new(
                 Code::WallMissing,
-                format!("the wall \"{}\" does not hold on this machine: {detail}", wall.name()),
+                format!(
+                    "the wall \"{}\" does not hold on this machine: {detail}",
+                    wall.name()
+                ),
             )
             .hint(remedy.unwrap_or_else(|| "See `foreman doctor`.".to_owned())));
         }
@@ -86,7 +90,10 @@ impl Engine {
             return Ok(tier(&findings).1);
         }
         let names: Vec<_> = missing.iter().map(|(wall, _)| wall.name()).collect();
-        Ok(format!("Weaker than it should be, as accepted: without {}", names.join(", ")))
+        Ok(format!(
+            "Weaker than it should be, as accepted: without {}",
+            names.join(", ")
+        ))
     }
 
     async fn probe(&self) -> Result<DoctorFindings, Failure> {
@@ -101,19 +108,25 @@ impl Engine {
         let output = tokio::time::timeout(PROBING, output)
             .await
             .map_err(|_| {
-                Failure::new(Code::Environment, "the probes of this machine's walls did not end")
+                Failure::new(
+                    Code::Environment,
+                    "the probes of this machine's walls did not end",
+                )
             })?
             .map_err(|error| io(format!("{} cannot be started", shim.display()), &error))?;
         let findings: DoctorFindings = serde_json::from_slice(&output.stdout).map_err(|error| {
             let words = String::from_utf8_lossy(&output.stderr);
             let last = words.lines().last().unwrap_or("it said nothing").to_owned();
-            internal(format!("{} doctor gave no findings ({error}): {last}", shim.display()))
+            internal(format!(
+                "{} doctor gave no findings ({error}): {last}",
+                shim.display()
+            ))
         })?;
         let cached = Cached { made_for, findings };
         // Only a cache: without it the next run probes again.
         let path = self.layout.doctor_findings();
         let kept = serde_json::to_vec(&cached).map_err(internal)?;
-        if let Err(error) = std::fs::write(&path, kept) {
+        if let Err(error) = write_private(&path, &kept) {
             tracing::debug!(%error, "the findings could not be kept");
         }
         Ok(cached.findings)
@@ -129,9 +142,9 @@ impl Engine {
     async fn places_in_words(&self) -> Result<Vec<String>, Failure> {
         let data = self.layout.data.clone();
         let looking = tokio::task::spawn_blocking(move || {
-            let free = nix::sys::statvfs::statvfs(&data).ok().map(|stat| {
-                u64::from(stat.blocks_available()).saturating_mul(stat.fragment_size())
-            });
+            let free = nix::sys::statvfs::statvfs(&data)
+                .ok()
+                .map(|stat| stat.blocks_available().saturating_mul(stat.fragment_size()));
             (data, free)
         });
         let (data, free) = looking.await.map_err(join)?;
@@ -170,7 +183,10 @@ impl Engine {
         if found.len() > NAMED {
             let more = found.len() - NAMED;
             found.truncate(NAMED);
-            found.push(format!("and {} more", count(more, "difference", "differences")));
+            found.push(format!(
+                "and {} more",
+                count(more, "difference", "differences")
+            ));
         }
         Ok(found)
     }
@@ -206,7 +222,12 @@ fn missing(findings: &DoctorFindings) -> Vec<(Wall, Option<&WallFinding>)> {
     ];
     ALL.into_iter()
         .filter(|wall| wall.is_required())
-        .map(|wall| (wall, findings.walls.iter().find(|finding| finding.wall == wall)))
+        .map(|wall| {
+            (
+                wall,
+                findings.walls.iter().find(|finding| finding.wall == wall),
+            )
+        })
         .filter(|(_, finding)| !finding.is_some_and(|finding| finding.holds))
         .collect()
 }
@@ -224,7 +245,10 @@ fn tier(findings: &DoctorFindings) -> (&'static str, String) {
         true => "Files confined, network not held".to_owned(),
         false => {
             let names: Vec<_> = missing.iter().map(|(wall, _)| wall.name()).collect();
-            format!("Network held, files confined, but without {}", names.join(", "))
+            format!(
+                "Network held, files confined, but without {}",
+                names.join(", ")
+            )
         }
     };
     ("reduced", words)
@@ -249,6 +273,17 @@ fn report(finding: WallFinding) -> WallReport {
         detail: finding.detail,
         remedy: finding.remedy,
     }
+}
+
+fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?
+        .write_all(bytes)
 }
 
 fn made_for(shim: &Path) -> Result<MadeFor, Failure> {

@@ -3,16 +3,16 @@
 
 use crate::details::RunDetails;
 use crate::engine::Engine;
-use crate::failures::{OrFail, internal, join};
+use crate::failures::{OrFail, internal, io, join};
 use crate::words::result_in_words;
 use foreman_domain::{
-    EventKind, EventSeq, FailReason, Failure, InterruptReason, Outcome, RunEvent, RunId, RunState,
-    StepKind, StepResult,
+    Code, EventKind, EventSeq, FailReason, Failure, InterruptReason, Outcome, RunEvent, RunId,
+    RunState, StepKind, StepResult,
 };
 use foreman_git::Harvest;
 use foreman_shim::protocol::ExitRecord;
 use foreman_store::StoredRun;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 /// Longest exit record that is read: it has a line per step.
@@ -29,19 +29,21 @@ impl Engine {
         let details = RunDetails::of(&stored)?;
         let log = self.open_log(run, &details).await?;
         let mut events = Vec::new();
-        let exit = read_exit(&details.files.exit, run)?;
-        let outcome = match &exit {
-            Some(exit) => self.outcome_of(&stored, &details, exit, &mut events).await?,
-            None if !details.spec.exists() && details.shim().is_none() => {
-                self.undo_unstarted(&details, &mut events).await
+        let exit = match read_exit(&details.files.exit, run)? {
+            Ok(exit) => exit,
+            Err(message) => {
+                events.push(EventKind::Warning { message });
+                None
             }
-            None => lost(&stored, &details),
         };
-        let failed = matches!(
-            outcome,
-            Outcome::Failed { reason: FailReason::Harvest { .. } } | Outcome::Interrupted { .. }
-        );
-        let collected = !failed;
+        let (outcome, collected) = match (&exit, details.shim()) {
+            (Some(exit), _) => {
+                self.outcome_of(&stored, &details, exit, &mut events)
+                    .await?
+            }
+            (None, Some(shim)) => (lost(&details, shim.pid), false),
+            (None, None) => (self.undo_unstarted(&details, &mut events).await, true),
+        };
         self.advance(&log, events, RunEvent::Ended(outcome)).await?;
         drop(log);
         tidy(&details, collected);
@@ -49,30 +51,39 @@ impl Engine {
         Ok(())
     }
 
+    /// The outcome, and whether everything of the bundle is in the repository. A repository that is
+    /// busy and a disk that is full are no outcome: the caller tries again.
     async fn outcome_of(
         &self,
         stored: &StoredRun,
         details: &RunDetails,
         exit: &ExitRecord,
         events: &mut Vec<EventKind>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<(Outcome, bool), Failure> {
         let bundle = details.files.bundle.clone();
         if let Some(verdict) = &exit.verdict
             && !bundle.exists()
         {
-            return Ok(verdict.clone());
+            return Ok((verdict.clone(), true));
         }
         let already = self.commits_noted(&stored.id, exit.last_seq).await?;
         let (worktree, owned) = (details.worktree.clone(), details.clone());
         let harvesting = tokio::task::spawn_blocking(move || {
-            owned.repository()?.harvest(&worktree, &bundle).map_err(Failure::from)
+            owned
+                .repository()?
+                .harvest(&worktree, &bundle)
+                .map_err(Failure::from)
         });
         let harvest = harvesting.await.map_err(join)?;
         match &harvest {
             Ok(harvest) => {
-                events.extend(harvest.warnings.iter().cloned().map(|message| {
-                    EventKind::Warning { message }
-                }));
+                events.extend(
+                    harvest
+                        .warnings
+                        .iter()
+                        .cloned()
+                        .map(|message| EventKind::Warning { message }),
+                );
                 if let Some(seen) = &exit.head
                     && *seen != harvest.head
                 {
@@ -91,18 +102,29 @@ impl Engine {
                     });
                 }
             }
+            Err(failure) if matches!(failure.code, Code::Busy | Code::DiskFull) => {
+                return Err(failure.clone());
+            }
             Err(failure) => {
                 let message = format!("the run's commits were not collected: {failure}");
                 events.push(EventKind::Warning { message });
             }
         }
-        Ok(decide(exit, harvest, &details.worktree.base_commit))
+        let collected = harvest.is_ok();
+        let outcome = decide(exit, harvest, &details.worktree.base_commit);
+        Ok((outcome, collected))
     }
 
     /// Whether an engine that was cut short has noted the commits already.
     async fn commits_noted(&self, run: &RunId, after: EventSeq) -> Result<bool, Failure> {
         let kinds = ["commits".to_owned()];
-        Ok(!self.store.events(run, after, 1, &kinds).await.or_fail()?.events.is_empty())
+        Ok(!self
+            .store
+            .events(run, after, 1, &kinds)
+            .await
+            .or_fail()?
+            .events
+            .is_empty())
     }
 }
 
@@ -113,7 +135,10 @@ fn decide(exit: &ExitRecord, harvest: Result<Harvest, Failure>, base: &str) -> O
         return verdict.clone();
     }
     let of_kind = |wanted: StepKind| {
-        exit.steps.iter().find(|(_, kind, _)| *kind == wanted).map(|(_, _, result)| result)
+        exit.steps
+            .iter()
+            .find(|(_, kind, _)| *kind == wanted)
+            .map(|(_, _, result)| result)
     };
     let failed = |reason| Outcome::Failed { reason };
     let agent = of_kind(StepKind::Agent);
@@ -137,56 +162,58 @@ fn decide(exit: &ExitRecord, harvest: Result<Harvest, Failure>, base: &str) -> O
     }
     match agent {
         Some(StepResult::Succeeded) => Outcome::NoChanges,
-        Some(StepResult::Stopped { why }) => {
-            failed(FailReason::Bound { message: why.clone() })
-        }
+        Some(StepResult::Stopped { why }) => failed(FailReason::Bound {
+            message: why.clone(),
+        }),
         Some(result) => {
             let message = format!("the agent {}", result_in_words(result));
             failed(FailReason::Agent { message })
         }
-        None => failed(FailReason::Agent { message: "the agent was never started".into() }),
+        None => failed(FailReason::Agent {
+            message: "the agent was never started".into(),
+        }),
     }
 }
 
-fn lost(stored: &StoredRun, details: &RunDetails) -> Outcome {
-    let message = match details.shim() {
-        Some(shim) => format!(
-            "the run's supervisor (process {}) is gone and left no result; the worktree is kept at {}",
-            shim.pid,
-            details.worktree.path.display()
-        ),
-        None => format!("the run's supervisor never started; run {} was being prepared", stored.id),
-    };
-    Outcome::Interrupted { reason: InterruptReason::Lost { message } }
+fn lost(details: &RunDetails, pid: u32) -> Outcome {
+    let message = format!(
+        "the run's supervisor (process {pid}) is gone and left no result; the worktree is kept at {}",
+        details.worktree.path.display()
+    );
+    Outcome::Interrupted {
+        reason: InterruptReason::Lost { message },
+    }
 }
 
-/// The exit record, if there is one. It comes from our own shim, but is bounded all the same.
-fn read_exit(path: &Path, run: &RunId) -> Result<Option<ExitRecord>, Failure> {
+/// The exit record, if there is one; a sentence when it is none. It comes from our own shim, but is
+/// bounded all the same.
+fn read_exit(path: &Path, run: &RunId) -> Result<Result<Option<ExitRecord>, String>, Failure> {
+    let fail = |error| io(format!("{} cannot be read", path.display()), &error);
     let file = match std::fs::File::open(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(|error| {
-            crate::failures::io(format!("{} cannot be read", path.display()), &error)
-        })?,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Ok(None)),
+        other => other.map_err(fail)?,
     };
-    let mut text = String::new();
-    file.take(EXIT_BYTES).read_to_string(&mut text).map_err(|error| {
-        crate::failures::io(format!("{} cannot be read", path.display()), &error)
-    })?;
-    let exit: ExitRecord = serde_json::from_str(&text)
-        .map_err(|error| internal(format!("{} is unreadable: {error}", path.display())))?;
-    if exit.run != *run {
-        return Err(internal(format!("{} is of run {}", path.display(), exit.run)));
-    }
-    Ok(Some(exit))
+    let mut bytes = Vec::new();
+    file.take(EXIT_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(fail)?;
+    Ok(match serde_json::from_slice::<ExitRecord>(&bytes) {
+        Ok(exit) if exit.run == *run => Ok(Some(exit)),
+        Ok(exit) => Err(format!("{} is of run {}", path.display(), exit.run)),
+        Err(error) => Err(format!("{} is unreadable: {error}", path.display())),
+    })
 }
 
 /// The spec holds the nonce and the agent's variables; nobody needs them any more. The bundle is
 /// needed no more once its commits are in the repository.
 fn tidy(details: &RunDetails, collected: bool) {
     let bundle = collected.then_some(&details.files.bundle);
-    for path in [&details.spec, &details.files.socket].into_iter().chain(bundle) {
+    for path in [&details.spec, &details.files.socket]
+        .into_iter()
+        .chain(bundle)
+    {
         if let Err(error) = std::fs::remove_file(path)
-            && error.kind() != std::io::ErrorKind::NotFound
+            && error.kind() != ErrorKind::NotFound
         {
             tracing::warn!(path = %path.display(), %error, "a file of an ended run stays");
         }
@@ -196,11 +223,110 @@ fn tidy(details: &RunDetails, collected: bool) {
 /// How a run that is at rest would be said to have ended.
 pub(crate) fn outcome_to_go_back_to(stored: &StoredRun) -> Result<Outcome, Failure> {
     stored.outcome.clone().ok_or_else(|| {
-        internal(format!("run {} is {} but has no outcome", stored.id, stored.state.tag()))
+        internal(format!(
+            "run {} is {} but has no outcome",
+            stored.id,
+            stored.state.tag()
+        ))
     })
 }
 
 /// True for states in which nothing of the run goes on by itself.
 pub(crate) fn is_at_rest(state: &RunState) -> bool {
     !state.is_live() && !matches!(state, RunState::Merging)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foreman_domain::{CancelCause, StepName};
+
+    fn exit(agent: Option<StepResult>, verdict: Option<Outcome>) -> ExitRecord {
+        let agent = agent.map(|result| (StepName("agent".into()), StepKind::Agent, result));
+        ExitRecord {
+            run: RunId::from_random(1),
+            last_seq: EventSeq(1),
+            steps: agent.into_iter().collect(),
+            verdict,
+            head: None,
+            killed: 0,
+        }
+    }
+
+    fn harvest(commits: u32) -> Result<Harvest, Failure> {
+        Ok(Harvest {
+            head: "aa".into(),
+            commits,
+            finished_by_us: false,
+            warnings: vec![],
+        })
+    }
+
+    fn reason(outcome: Outcome) -> FailReason {
+        match outcome {
+            Outcome::Failed { reason } => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_the_shim_knew_for_certain_wins() {
+        let cancelled = Outcome::Cancelled {
+            by: CancelCause::Operator,
+        };
+        let record = exit(Some(StepResult::Succeeded), Some(cancelled.clone()));
+        assert_eq!(decide(&record, harvest(3), "bb"), cancelled);
+    }
+
+    #[test]
+    fn commits_are_reviewed_however_the_agent_ended() {
+        for (result, succeeded) in [
+            (StepResult::Succeeded, true),
+            (StepResult::Exited { code: 1 }, false),
+            (StepResult::Stopped { why: "wall".into() }, false),
+        ] {
+            let outcome = decide(&exit(Some(result), None), harvest(1), "bb");
+            assert!(matches!(
+                outcome,
+                Outcome::Changes { agent_succeeded, .. } if agent_succeeded == succeeded
+            ));
+        }
+    }
+
+    #[test]
+    fn without_commits_the_agents_end_decides() {
+        let ended = |result| decide(&exit(result, None), harvest(0), "bb");
+        assert_eq!(ended(Some(StepResult::Succeeded)), Outcome::NoChanges);
+        let stopped = Some(StepResult::Stopped {
+            why: "memory".into(),
+        });
+        assert!(
+            matches!(reason(ended(stopped)), FailReason::Bound { message } if message == "memory")
+        );
+        let signalled = Some(StepResult::Signalled { signal: 9 });
+        assert!(matches!(reason(ended(signalled)), FailReason::Agent { .. }));
+        assert!(matches!(reason(ended(None)), FailReason::Agent { .. }));
+    }
+
+    #[test]
+    fn commits_that_could_not_be_collected_are_never_taken_for_none() {
+        let failed = Err(Failure::new(Code::BadRepository, "not a bundle"));
+        let record = exit(Some(StepResult::Succeeded), None);
+        let found = reason(decide(&record, failed, "bb"));
+        assert!(matches!(found, FailReason::Harvest { message } if message == "not a bundle"));
+    }
+
+    #[test]
+    fn an_exit_record_that_is_none_is_a_sentence_and_a_missing_one_is_nothing() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("exit.json");
+        let run = RunId::from_random(1);
+        assert_eq!(read_exit(&path, &run).unwrap(), Ok(None));
+        std::fs::write(&path, "{").unwrap();
+        assert!(read_exit(&path, &run).unwrap().is_err());
+        let record = exit(None, None);
+        std::fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
+        assert_eq!(read_exit(&path, &run).unwrap(), Ok(Some(record)));
+        assert!(read_exit(&path, &RunId::from_random(2)).unwrap().is_err());
+    }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Engine {
     pub tasks: TaskTracker,
     /// Fires when hosting ends.
     pub cancel: CancellationToken,
-    turns: Mutex<HashMap<RunId, Arc<tokio::sync::Mutex<()>>>>,
+    turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Engine {
@@ -48,20 +48,18 @@ impl Engine {
 
     /// A turn at a run: what begins, ends, merges or removes it happens one after the other.
     pub async fn turn(&self, run: &RunId) -> OwnedMutexGuard<()> {
-        let lock = {
-            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-            turns.retain(|_, lock| Arc::strong_count(lock) > 1);
-            Arc::clone(turns.entry(run.clone()).or_default())
-        };
-        lock.lock_owned().await
+        self.turn_at(run.as_str()).lock_owned().await
     }
 
     /// A turn at a run, if nobody has it.
     pub fn try_turn(&self, run: &RunId) -> Option<OwnedMutexGuard<()>> {
+        self.turn_at(run.as_str()).try_lock_owned().ok()
+    }
+
+    fn turn_at(&self, what: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        let lock = Arc::clone(turns.entry(run.clone()).or_default());
-        drop(turns);
-        lock.try_lock_owned().ok()
+        turns.retain(|_, lock| Arc::strong_count(lock) > 1);
+        Arc::clone(turns.entry(what.to_owned()).or_default())
     }
 }
 
@@ -73,8 +71,20 @@ pub(crate) struct Session {
     pub key: RequestKey,
 }
 
+impl Session {
+    /// Held while a request is answered that must not be done twice: the same request on another
+    /// connection waits, and then finds what the first one did.
+    async fn once(&self) -> OwnedMutexGuard<()> {
+        self.engine
+            .turn_at(&format!("request {}", self.key.0))
+            .lock_owned()
+            .await
+    }
+}
+
 impl Commands for Session {
     async fn run_create(&self, request: RunCreate) -> Result<RunView, Failure> {
+        let _once = self.once().await;
         self.engine.create_run(request, &self.key).await
     }
     async fn run_list(&self, request: RunList) -> Result<Runs, Failure> {
@@ -94,13 +104,15 @@ impl Commands for Session {
         self.engine.diff(&request.run).await
     }
     async fn run_merge(&self, request: MergeRequest) -> Result<RunView, Failure> {
+        let _once = self.once().await;
         self.engine.merge(request, &self.key).await
     }
     async fn run_discard(&self, request: RunRef) -> Result<RunView, Failure> {
         self.engine.discard(&request.run).await
     }
     async fn run_restore(&self, request: RunRef) -> Result<RunView, Failure> {
-        self.engine.restore(&request.run).await
+        let _once = self.once().await;
+        self.engine.restore(&request.run, &self.key).await
     }
     async fn run_input(&self, request: InputRequest) -> Result<Nothing, Failure> {
         self.engine.input(request).await
@@ -115,15 +127,19 @@ impl Commands for Session {
         self.engine.show_block(&request.block).await
     }
     async fn block_amend(&self, request: AmendRequest) -> Result<Decided, Failure> {
+        let _once = self.once().await;
         self.engine.amend(request, &self.key).await
     }
     async fn block_deny(&self, request: DenyRequest) -> Result<Decided, Failure> {
+        let _once = self.once().await;
         self.engine.deny(request, &self.key).await
     }
     async fn undo(&self, request: UndoRequest) -> Result<Decided, Failure> {
+        let _once = self.once().await;
         self.engine.undo(request, &self.key).await
     }
     async fn policy_revoke(&self, request: RevokeRequest) -> Result<Decided, Failure> {
+        let _once = self.once().await;
         self.engine.revoke(request, &self.key).await
     }
     async fn policy_show(&self, request: PolicyQuery) -> Result<PolicyView, Failure> {

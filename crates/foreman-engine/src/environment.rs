@@ -9,8 +9,7 @@ use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 /// Where programs are looked up in a cage; ours first, so that `foreman why` is found.
-const PATH: &str =
-    "/run/foreman/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const PATH: &str = "/run/foreman/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Taken from the operator's environment as they are.
 const FROM_OPERATOR: &[&str] = &["SHELL", "LANG", "TZ", "COLORTERM"];
 /// Most variables that a caller may add, and their longest name and value.
@@ -29,11 +28,17 @@ pub(crate) struct Account {
 impl Account {
     /// The account of this process.
     pub fn of_this_process(variable: impl Fn(&str) -> Option<OsString>) -> Self {
-        let entry = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten();
-        let given = variable("HOME").map(PathBuf::from).filter(|home| is_plain_home(home));
+        let entry = nix::unistd::User::from_uid(nix::unistd::geteuid())
+            .ok()
+            .flatten();
+        let given = variable("HOME")
+            .map(PathBuf::from)
+            .filter(|home| is_plain_home(home));
         let registered = entry.as_ref().map(|entry| entry.dir.clone());
         let home = given.or(registered.filter(|home| is_plain_home(home)));
-        let user = entry.map(|entry| entry.name).filter(|name| !name.is_empty());
+        let user = entry
+            .map(|entry| entry.name)
+            .filter(|name| !name.is_empty());
         Self {
             home: home.unwrap_or_else(|| PathBuf::from(NO_HOME)),
             user: user.unwrap_or_else(|| "agent".to_owned()),
@@ -45,8 +50,12 @@ impl Account {
 fn is_plain_home(home: &Path) -> bool {
     let mut parts = home.components();
     let plain = home.is_absolute()
-        && home.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-    let system = ["/proc", "/sys", "/dev", "/etc", "/run", "/usr", "/bin", "/sbin", "/lib", "/nix"];
+        && home
+            .components()
+            .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    let system = [
+        "/proc", "/sys", "/dev", "/etc", "/run", "/usr", "/bin", "/sbin", "/lib", "/nix",
+    ];
     parts.next();
     plain
         && parts.next().is_some()
@@ -75,12 +84,18 @@ pub(crate) fn of_steps(
         }
     }
     for (name, value) in operator {
-        let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) else { continue };
+        let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) else {
+            continue;
+        };
         if name.starts_with("LC_") && is_name(&name) {
             put(&mut env, &name, &value);
         }
     }
-    let kind = if has_terminal { text("TERM").unwrap_or_else(|| "xterm-256color".into()) } else { "dumb".into() };
+    let kind = if has_terminal {
+        text("TERM").unwrap_or_else(|| "xterm-256color".into())
+    } else {
+        "dumb".into()
+    };
     put(&mut env, "TERM", &kind);
     for (name, value) in git {
         put(&mut env, name, value);
@@ -98,9 +113,14 @@ pub(crate) fn of_steps(
 /// Refuses variables that no step may be given.
 pub(crate) fn check_asked(asked: &[(String, String)]) -> Result<(), Failure> {
     if asked.len() > MOST {
-        return Err(Failure::new(Code::BadInput, format!("at most {MOST} variables can be given")));
+        return Err(Failure::new(
+            Code::BadInput,
+            format!("at most {MOST} variables can be given"),
+        ));
     }
-    asked.iter().try_for_each(|(name, value)| check(name, value))
+    asked
+        .iter()
+        .try_for_each(|(name, value)| check(name, value))
 }
 
 /// Sets a variable; the last one counts.
@@ -112,7 +132,10 @@ fn put(env: &mut Vec<(String, String)>, name: &str, value: &str) {
 fn check(name: &str, value: &str) -> Result<(), Failure> {
     let refuse = |why: &str| {
         let name = sanitize_line(name.get(..40).unwrap_or(name));
-        Err(Failure::new(Code::BadInput, format!("the variable \"{name}\" {why}")))
+        Err(Failure::new(
+            Code::BadInput,
+            format!("the variable \"{name}\" {why}"),
+        ))
     };
     if !is_name(name) {
         return refuse("has a name that is none");
@@ -121,7 +144,9 @@ fn check(name: &str, value: &str) -> Result<(), Failure> {
         return refuse("has a value that no program can be given");
     }
     if is_proxy(name) {
-        return refuse("would send the agent past the gateway; the operator's proxy is used anyway");
+        return refuse(
+            "would send the agent past the gateway; the operator's proxy is used anyway",
+        );
     }
     if name == "HOME" {
         return refuse("is the cage's own");
@@ -131,7 +156,9 @@ fn check(name: &str, value: &str) -> Result<(), Failure> {
 
 fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
-    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+    bytes
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
@@ -145,7 +172,10 @@ mod tests {
     use super::*;
 
     fn account() -> Account {
-        Account { home: "/home/op".into(), user: "op".into() }
+        Account {
+            home: "/home/op".into(),
+            user: "op".into(),
+        }
     }
 
     fn built(
@@ -154,10 +184,15 @@ mod tests {
     ) -> Result<Vec<(String, String)>, Failure> {
         let own = |pair: &(&str, &str)| (pair.0.to_owned(), pair.1.to_owned());
         let asked: Vec<_> = asked.iter().map(own).collect();
-        let all: Vec<(OsString, OsString)> =
-            operator.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let all: Vec<(OsString, OsString)> = operator
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
         let lookup = |name: &str| {
-            operator.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+            operator
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| OsString::from(value))
         };
         of_steps(&account(), lookup, all.into_iter(), false, &asked, &[])
     }
@@ -177,7 +212,10 @@ mod tests {
         )
         .unwrap();
         let names: Vec<_> = env.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_TIME", "TERM"]);
+        assert_eq!(
+            names,
+            ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_TIME", "TERM"]
+        );
     }
 
     #[test]
@@ -190,7 +228,16 @@ mod tests {
 
     #[test]
     fn proxy_variables_and_names_that_are_none_are_refused() {
-        for name in ["HTTPS_PROXY", "all_proxy", "No_Proxy", "", "A=B", "1A", "A\nB", "HOME"] {
+        for name in [
+            "HTTPS_PROXY",
+            "all_proxy",
+            "No_Proxy",
+            "",
+            "A=B",
+            "1A",
+            "A\nB",
+            "HOME",
+        ] {
             assert!(built(&[], &[(name, "x")]).is_err(), "{name:?}");
         }
         assert!(built(&[], &[("A", "nul\0")]).is_err());
@@ -198,7 +245,14 @@ mod tests {
 
     #[test]
     fn a_home_that_the_system_needs_is_never_covered() {
-        for home in ["/", "", "relative", "/usr/share", "/proc/self", "/home/../etc"] {
+        for home in [
+            "/",
+            "",
+            "relative",
+            "/usr/share",
+            "/proc/self",
+            "/home/../etc",
+        ] {
             let account = Account::of_this_process(|_| Some(OsString::from(home)));
             assert_ne!(account.home, PathBuf::from(home), "{home}");
         }

@@ -30,7 +30,11 @@ impl<T> OrFail<T> for Result<T, PolicyError> {
 impl<T> OrFail<T> for Result<T, JournalError> {
     fn or_fail(self) -> Result<T, Failure> {
         self.map_err(|error| {
-            let code = if error.is_disk_full() { Code::DiskFull } else { Code::Environment };
+            let code = if error.is_disk_full() {
+                Code::DiskFull
+            } else {
+                Code::Environment
+            };
             Failure::new(code, with_causes(&error))
         })
     }
@@ -50,7 +54,11 @@ impl<T> OrFail<T> for Result<T, ClientError> {
 
 /// A refused policy text.
 pub(crate) fn policy(code: Code, error: &PolicyError) -> Failure {
-    Failure { code, message: error.to_string(), hint: error.hint.clone() }
+    Failure {
+        code,
+        message: error.to_string(),
+        hint: error.hint.clone(),
+    }
 }
 
 /// Our bug, with what was going on.
@@ -60,7 +68,11 @@ pub(crate) fn internal(what: impl std::fmt::Display) -> Failure {
 
 /// Something the machine refused.
 pub(crate) fn io(what: impl std::fmt::Display, error: &std::io::Error) -> Failure {
-    let code = if is_full(error) { Code::DiskFull } else { Code::Environment };
+    let code = if is_full(error) {
+        Code::DiskFull
+    } else {
+        Code::Environment
+    };
     Failure::new(code, format!("{what}: {error}"))
 }
 
@@ -95,14 +107,16 @@ fn store(error: StoreError) -> Failure {
                     format!("{} was taken back already", amendment.id)
                 }
                 foreman_domain::AmendmentState::Lapsed => {
-                    format!("{} has lapsed already: it was used up, or its run has ended", amendment.id)
+                    format!(
+                        "{} has lapsed already: it was used up, or its run has ended",
+                        amendment.id
+                    )
                 }
                 foreman_domain::AmendmentState::Active => message,
             },
         ),
-        StoreError::DiskFull { .. } => {
-            Failure::new(Code::DiskFull, message).hint("Make room and ask again; nothing was changed.")
-        }
+        StoreError::DiskFull { .. } => Failure::new(Code::DiskFull, message)
+            .hint("Make room and ask again; nothing was changed."),
         StoreError::Open { .. } | StoreError::Migrate { .. } | StoreError::Statement { .. } => {
             Failure::new(Code::Environment, message)
         }
@@ -121,9 +135,11 @@ pub(crate) fn already_decided(block: &Block, decided: Option<&str>) -> Failure {
     };
     let failure = Failure::new(Code::AlreadyDecided, message);
     match &block.state {
-        BlockState::Amended { .. } | BlockState::Denied { by: Decider::Operator, .. } => {
-            failure.hint("`foreman policy revoke` takes a decision back.")
-        }
+        BlockState::Amended { .. }
+        | BlockState::Denied {
+            by: Decider::Operator,
+            ..
+        } => failure.hint("`foreman policy revoke` takes a decision back."),
         BlockState::Denied { .. } | BlockState::Open | BlockState::Expired | BlockState::Gone => {
             failure
         }
@@ -132,16 +148,27 @@ pub(crate) fn already_decided(block: &Block, decided: Option<&str>) -> Failure {
 
 /// Who decided about a block, in words: "amended by you at 14:02".
 pub(crate) fn decided_in_words(block: &Block, at: Option<foreman_domain::At>) -> String {
-    let when = at.map(|at| format!(" at {}", clock(at))).unwrap_or_default();
+    let when = at
+        .map(|at| format!(" at {}", clock(at)))
+        .unwrap_or_default();
     match &block.state {
         BlockState::Amended { .. } => format!("amended by you{when}"),
-        BlockState::Denied { by: Decider::Operator, .. } => format!("denied by you{when}"),
-        BlockState::Denied { by: Decider::Unattended, .. } => {
-            format!("refused at {} because nobody attended", clock(block.last_at))
+        BlockState::Denied {
+            by: Decider::Operator,
+            ..
+        } => format!("denied by you{when}"),
+        BlockState::Denied {
+            by: Decider::Unattended,
+            ..
+        } => {
+            format!(
+                "refused at {} because nobody attended",
+                clock(block.last_at)
+            )
         }
-        BlockState::Denied { by: Decider::Floor, .. } => {
-            "refused by the floor, which no rule can open".to_owned()
-        }
+        BlockState::Denied {
+            by: Decider::Floor, ..
+        } => "refused by the floor, which no rule can open".to_owned(),
         BlockState::Expired => format!("given up at {} without an answer", clock(block.last_at)),
         BlockState::Open | BlockState::Gone => "left open".to_owned(),
     }

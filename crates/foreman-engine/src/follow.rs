@@ -11,7 +11,7 @@ use foreman_domain::{Code, Failure};
 use foreman_shim::client::{ClientError, Hello, ShimClient};
 use foreman_store::StoredRun;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Events of one pull, stored in one transaction.
 const PAGE: u32 = 512;
@@ -20,8 +20,6 @@ const PULL: u32 = 20_000;
 /// Pauses between tries to reach a shim.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long after its spec was written a shim may not yet have said who it is.
-const BIRTH: Duration = Duration::from_secs(40);
 /// How long a shim that said its last event may take to end.
 const LAST_BREATH: Duration = Duration::from_secs(30);
 
@@ -36,17 +34,35 @@ enum Presence {
 }
 
 impl Engine {
+    /// Takes over a live run that another engine prepared or followed. True when there is a shim to
+    /// follow; false when none ever started, so that there is nothing but to settle the run. The
+    /// caller has the run's turn.
+    pub fn adopt(self: &Arc<Self>, run: &StoredRun) -> Result<bool, Failure> {
+        let details = crate::details::RunDetails::of(run)?;
+        if details.shim().is_none() {
+            details.void_spec()?;
+            if !details.is_on_its_way() {
+                return Ok(false);
+            }
+        }
+        self.attach(run).map(|()| true)
+    }
+
     /// Follows a live run, unless it is followed already.
     pub fn attach(self: &Arc<Self>, run: &StoredRun) -> Result<(), Failure> {
         let details = crate::details::RunDetails::of(run)?;
         if let Some(live) = self.live.insert(&run.id, details) {
             let engine = Arc::clone(self);
             self.tasks.spawn(async move {
-                tokio::select! {
-                    () = follow(&engine, &live) => {}
-                    () = engine.cancel.cancelled() => {}
-                }
+                let gone = tokio::select! {
+                    () = follow(&engine, &live) => true,
+                    () = engine.cancel.cancelled() => false,
+                };
                 live.set_line(None);
+                // Once begun, the end is written down before hosting ends.
+                if gone {
+                    bring_to_rest(&engine, &live).await;
+                }
                 engine.live.remove(&live.run);
             });
         }
@@ -74,17 +90,37 @@ async fn follow(engine: &Arc<Engine>, live: &Arc<LiveRun>) {
             Presence::Gone => break,
             Presence::Alive | Presence::Unborn => {
                 if let Err(error) = engine.drain_journal(&live.run, &live.details).await {
-                    tracing::warn!(run = %live.run, %error, "the journal could not be taken in");
+                    report(engine, live, &error, "the journal could not be taken in");
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
     }
-    // The end is written by a turn of its own, so that an engine that stops following still ends it.
+}
+
+/// Says what went wrong: in the log, and to whoever waits for the run's events, because a full disk
+/// is for the operator to mend.
+fn report(engine: &Engine, live: &LiveRun, error: &Failure, what: &str) {
+    tracing::warn!(run = %live.run, %error, "{what}");
+    if error.code == Code::DiskFull {
+        live.set_trouble(Some(error.clone()));
+        engine.news.tell(&live.run);
+    }
+}
+
+async fn bring_to_rest(engine: &Arc<Engine>, live: &Arc<LiveRun>) {
     while let Err(error) = engine.settle(&live.run).await {
-        tracing::warn!(run = %live.run, %error, "the end of a run could not be recorded");
-        tokio::time::sleep(LONGEST_PAUSE).await;
+        report(
+            engine,
+            live,
+            &error,
+            "the end of a run could not be recorded",
+        );
+        tokio::select! {
+            () = tokio::time::sleep(LONGEST_PAUSE) => {}
+            () = engine.cancel.cancelled() => return,
+        }
     }
 }
 
@@ -96,8 +132,14 @@ async fn connect(engine: &Arc<Engine>, live: &Arc<LiveRun>) -> Result<ShimClient
     };
     let (client, welcome) = ShimClient::connect(&live.details.files.socket, hello).await?;
     // Never by process id alone: what answers must be what wrote the identity down.
-    if live.details.shim().is_some_and(|known| known != welcome.identity) {
-        return Err(ClientError::Unexpected { what: "the answer of another process".into() });
+    if live
+        .details
+        .shim()
+        .is_some_and(|known| known != welcome.identity)
+    {
+        return Err(ClientError::Unexpected {
+            what: "the answer of another process".into(),
+        });
     }
     live.applying.lock().await.revision = welcome.revision;
     Ok(client)
@@ -129,10 +171,17 @@ async fn attend(engine: &Arc<Engine>, live: &Arc<LiveRun>, client: &Arc<ShimClie
         };
         if !page.events.is_empty() {
             match engine.ingest(&live.run, &page.events).await {
-                Ok(ingested) => after = ingested.last_seq,
+                Ok(ingested) => {
+                    after = ingested.last_seq;
+                    live.set_trouble(None);
+                }
                 Err(error) => {
-                    tracing::warn!(run = %live.run, %error, "events could not be stored");
-                    let pause = if error.code == Code::DiskFull { LONGEST_PAUSE } else { FIRST_PAUSE };
+                    report(engine, live, &error, "events could not be stored");
+                    let pause = if error.code == Code::DiskFull {
+                        LONGEST_PAUSE
+                    } else {
+                        FIRST_PAUSE
+                    };
                     tokio::time::sleep(pause).await;
                     return false;
                 }
@@ -144,7 +193,8 @@ async fn attend(engine: &Arc<Engine>, live: &Arc<LiveRun>, client: &Arc<ShimClie
     }
 }
 
-/// A shim says its last event a moment before it has written its result and ended.
+/// A shim says its last event a moment before it has written its result and ended. One that has
+/// written its result and does not end is killed: its cage is gone, and it holds the journal.
 async fn wait_for_last_breath(live: &LiveRun) {
     let ending = async {
         let mut pause = FIRST_PAUSE;
@@ -155,19 +205,18 @@ async fn wait_for_last_breath(live: &LiveRun) {
     };
     if tokio::time::timeout(LAST_BREATH, ending).await.is_err() {
         tracing::warn!(run = %live.run, "the shim has ended its run but not itself");
+        if live.details.files.exit.exists()
+            && let Err(error) = live.details.kill_shim()
+        {
+            tracing::warn!(run = %live.run, %error, "it cannot be killed");
+        }
     }
 }
 
 fn presence(live: &LiveRun) -> Presence {
     match live.details.shim() {
         Some(shim) if shim.is_alive() => Presence::Alive,
-        Some(_) => Presence::Gone,
-        None if is_young(&live.details.spec) => Presence::Unborn,
-        None => Presence::Gone,
+        None if live.details.is_on_its_way() => Presence::Unborn,
+        Some(_) | None => Presence::Gone,
     }
-}
-
-fn is_young(spec: &std::path::Path) -> bool {
-    let written = std::fs::metadata(spec).and_then(|metadata| metadata.modified());
-    written.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age < BIRTH))
 }

@@ -6,7 +6,7 @@
 
 use crate::HostOptions;
 use crate::api::Transport;
-use crate::control::{CallError, Client};
+use crate::control::{self, CallError, Client};
 use crate::hosting::{Hosting, Lock};
 use crate::layout::Layout;
 use foreman_domain::{Code, Failure};
@@ -43,7 +43,11 @@ impl Host {
     /// [`Code::DiskFull`] and [`Code::Environment`] when the directory cannot be used.
     pub async fn open(options: HostOptions) -> Result<Self, Failure> {
         let role = take_or_join(&options).await?;
-        Ok(Self { options, role: RwLock::new(role), changing: tokio::sync::Mutex::new(()) })
+        Ok(Self {
+            options,
+            role: RwLock::new(role),
+            changing: tokio::sync::Mutex::new(()),
+        })
     }
 
     /// True while this process is the engine.
@@ -54,14 +58,20 @@ impl Host {
 
     /// Ends hosting in good order: what was asked is finished, runs stay with their shims.
     pub async fn close(self) {
-        let role = self.role.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let role = self
+            .role
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Role::Hosting(hosting) = role {
             hosting.close().await;
         }
     }
 
     fn role(&self) -> Role {
-        self.role.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.role
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Replaces an engine that went away.
@@ -90,7 +100,16 @@ impl Transport for Host {
                 Role::Joined(client) => match client.call(&key, name, &params).await {
                     Ok(answer) => return Ok(answer),
                     Err(CallError::Refused(failure)) => return Err(failure),
-                    Err(CallError::Gone) => self.replace(&client).await?,
+                    Err(CallError::Gone { asked }) => {
+                        self.replace(&client).await?;
+                        if asked && control::may_not_repeat(name) {
+                            return Err(Failure::new(
+                                Code::Busy,
+                                "the engine went away, so it is not known whether this arrived",
+                            )
+                            .hint("Look, and do it again if it did not."));
+                        }
+                    }
                 },
             }
         }
@@ -113,10 +132,15 @@ async fn take_or_join(options: &HostOptions) -> Result<Role, Failure> {
             return Ok(Role::Joined(Arc::new(client)));
         }
         if Instant::now() >= deadline {
-            let who = holder.map(|holder| format!(" (process {})", holder.pid)).unwrap_or_default();
+            let who = holder
+                .map(|holder| format!(" (process {})", holder.pid))
+                .unwrap_or_default();
             return Err(Failure::new(
                 Code::Busy,
-                format!("another engine{who} holds {} and does not answer", layout.data.display()),
+                format!(
+                    "another engine{who} holds {} and does not answer",
+                    layout.data.display()
+                ),
             )
             .hint("End that process, or wait for it, and try again."));
         }

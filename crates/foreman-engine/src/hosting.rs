@@ -63,7 +63,10 @@ impl Lock {
 
     /// Says who holds it, for those who want to join.
     fn announce(&mut self, layout: &Layout) -> Result<(), Failure> {
-        let holder = Holder { pid: std::process::id(), socket: layout.control_socket() };
+        let holder = Holder {
+            pid: std::process::id(),
+            socket: layout.control_socket(),
+        };
         let text = serde_json::to_vec(&holder).map_err(crate::failures::internal)?;
         let mut write = || {
             self.file.set_len(0)?;
@@ -93,10 +96,17 @@ impl Hosting {
         let epoch = store.take_epoch().await.or_fail()?;
         let server = Server::bind(&layout.control_socket())?;
         let engine = Engine::new(options, layout, store, epoch);
+        // Live runs are followed before anybody can ask about them.
+        engine.reconcile().await?;
         lock.announce(&engine.layout)?;
         engine.tasks.spawn(server.serve(Arc::clone(&engine)));
-        engine.tasks.spawn(crate::reconcile::keep_reconciling(Arc::clone(&engine)));
-        Ok(Arc::new(Self { engine, lock: std::sync::Mutex::new(Some(lock)) }))
+        engine
+            .tasks
+            .spawn(crate::reconcile::keep_reconciling(Arc::clone(&engine)));
+        Ok(Arc::new(Self {
+            engine,
+            lock: std::sync::Mutex::new(Some(lock)),
+        }))
     }
 
     /// Answers a command of this very process.
@@ -106,25 +116,40 @@ impl Hosting {
         name: &'static str,
         params: serde_json::Value,
     ) -> Result<serde_json::Value, Failure> {
-        let session = Session { engine: Arc::clone(&self.engine), key };
+        let session = Session {
+            engine: Arc::clone(&self.engine),
+            key,
+        };
         if crate::control::is_waiting(name) {
             return dispatch(&session, name, params).await;
         }
         // In a task of its own, so that a caller that loses interest leaves nothing half-made.
         let work = async move { dispatch(&session, name, params).await };
-        self.engine.tasks.spawn(work).await.map_err(crate::failures::join)?
+        self.engine
+            .tasks
+            .spawn(work)
+            .await
+            .map_err(crate::failures::join)?
     }
 
     /// Stops serving, lets what was asked finish, and gives the data directory back.
     pub async fn close(&self) {
         self.engine.cancel.cancel();
         self.engine.tasks.close();
-        if tokio::time::timeout(DRAIN, self.engine.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(DRAIN, self.engine.tasks.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("some tasks of the engine did not end in time");
         }
         // The socket goes before the lock: nobody may find a socket that a next engine has not made.
         let _ = std::fs::remove_file(self.engine.layout.control_socket());
         self.engine.store.clone().close().await;
-        drop(self.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
+        drop(
+            self.lock
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .take(),
+        );
     }
 }

@@ -26,13 +26,19 @@ impl Layout {
     /// Makes the directories and says where they are.
     pub fn prepare(options: &HostOptions) -> Result<Self, Failure> {
         private_dir(&options.data_dir)?;
-        let data = options.data_dir.canonicalize().map_err(|error| {
-            unusable("the data directory", &options.data_dir, &error)
-        })?;
+        let data = options
+            .data_dir
+            .canonicalize()
+            .map_err(|error| unusable("the data directory", &options.data_dir, &error))?;
         owned_by_us(&data)?;
         let sockets = socket_dir(&data, options.runtime_dir.as_deref())?;
         let layout = Self { data, sockets };
-        for dir in [layout.state(), layout.runs(), layout.shadows(), layout.worktrees()] {
+        for dir in [
+            layout.state(),
+            layout.runs(),
+            layout.shadows(),
+            layout.worktrees(),
+        ] {
             private_dir(&dir)?;
         }
         Ok(layout)
@@ -116,12 +122,18 @@ impl Layout {
 pub(crate) fn private_dir(path: &Path) -> Result<(), Failure> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700);
-    builder.create(path).map_err(|error| unusable("the directory", path, &error))
+    builder
+        .create(path)
+        .map_err(|error| unusable("the directory", path, &error))
 }
 
 fn socket_dir(data: &Path, runtime: Option<&Path>) -> Result<PathBuf, Failure> {
     let hash = Sha256::digest(data.as_os_str().as_encoded_bytes());
-    let name: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let name: String = hash
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let runtime = runtime.map(|runtime| runtime.join("foreman").join(name));
     let candidates = runtime.into_iter().chain([data.join("run")]);
     let Some(dir) = candidates.clone().find(|dir| fits(dir)) else {
@@ -156,20 +168,33 @@ fn owned_by_us(path: &Path) -> Result<(), Failure> {
     }
     Err(Failure::new(
         Code::Environment,
-        format!("{} belongs to another user (uid {owner}, you are {me})", path.display()),
+        format!(
+            "{} belongs to another user (uid {owner}, you are {me})",
+            path.display()
+        ),
     )
     .hint("Name a directory of your own in FOREMAN_DATA_DIR."))
 }
 
 /// A place that cannot be used.
 pub(crate) fn unusable(what: &str, path: &Path, error: &io::Error) -> Failure {
-    let code = if is_full(error) { Code::DiskFull } else { Code::Environment };
-    Failure::new(code, format!("{what} {} cannot be used: {error}", path.display()))
+    let code = if is_full(error) {
+        Code::DiskFull
+    } else {
+        Code::Environment
+    };
+    Failure::new(
+        code,
+        format!("{what} {} cannot be used: {error}", path.display()),
+    )
 }
 
 /// The disk or the quota is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 #[cfg(test)]
@@ -177,7 +202,11 @@ mod tests {
     use super::*;
 
     fn options(data_dir: PathBuf, runtime_dir: Option<PathBuf>) -> HostOptions {
-        HostOptions { data_dir, runtime_dir, shim_program: None }
+        HostOptions {
+            data_dir,
+            runtime_dir,
+            shim_program: None,
+        }
     }
 
     #[test]

@@ -35,6 +35,7 @@ impl LiveRuns {
             run: run.clone(),
             details,
             line: watch::channel(None).0,
+            trouble: Mutex::default(),
             applying: tokio::sync::Mutex::default(),
         });
         runs.insert(run.clone(), Arc::clone(&live));
@@ -57,6 +58,7 @@ pub(crate) struct LiveRun {
     pub run: RunId,
     pub details: RunDetails,
     line: watch::Sender<Option<Arc<ShimClient>>>,
+    trouble: Mutex<Option<Failure>>,
     /// Held while policy revisions are given to the shim, which takes them in order only.
     pub applying: tokio::sync::Mutex<Standing>,
 }
@@ -81,11 +83,27 @@ impl Standing {
 
     /// What a revision did.
     pub fn result(&self, revision: Revision) -> Option<Applied> {
-        self.results.iter().find(|(known, _)| *known == revision).map(|(_, applied)| *applied)
+        self.results
+            .iter()
+            .find(|(known, _)| *known == revision)
+            .map(|(_, applied)| *applied)
     }
 }
 
 impl LiveRun {
+    /// What keeps its events from being stored, for whoever waits for them; `None` once that is over.
+    pub fn set_trouble(&self, trouble: Option<Failure>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    /// What keeps its events from being stored.
+    pub fn trouble(&self) -> Option<Failure> {
+        self.trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
     /// The line to the shim is up, or down.
     pub fn set_line(&self, client: Option<Arc<ShimClient>>) {
         self.line.send_replace(client);

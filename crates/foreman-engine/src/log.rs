@@ -30,11 +30,13 @@ pub(crate) struct RunLog {
 }
 
 impl Engine {
-    /// Opens a run's journal for writing, and brings the store up to what it holds.
+    /// Opens a run's journal for writing, and brings the store up to what it holds. A damaged one is
+    /// put aside, so that a run can always be brought to its end.
     pub async fn open_log(&self, run: &RunId, details: &RunDetails) -> Result<RunLog, Failure> {
         private_dir(details.folder())?;
         let deadline = Instant::now() + LETTING_GO;
         let known = self.store.run(run).await.or_fail()?.last_seq;
+        let mut damage = None;
         let writer = loop {
             let (path, id) = (details.files.journal.clone(), run.clone());
             let opened =
@@ -43,11 +45,30 @@ impl Engine {
                 Err(JournalError::Busy { .. }) if Instant::now() < deadline => {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
+                Err(JournalError::Damaged { path, .. }) if damage.is_none() => {
+                    let aside = path.with_extension("damaged");
+                    std::fs::rename(&path, &aside).map_err(|error| {
+                        crate::failures::io(format!("{} cannot be moved", path.display()), &error)
+                    })?;
+                    damage = Some(aside);
+                }
                 other => break other.or_fail()?,
             }
         };
+        let log = RunLog {
+            run: run.clone(),
+            writer: Arc::new(Mutex::new(writer)),
+        };
         self.drain_journal(run, details).await?;
-        Ok(RunLog { run: run.clone(), writer: Arc::new(Mutex::new(writer)) })
+        if let Some(aside) = damage {
+            let message = format!(
+                "the journal was damaged; what could not be read is kept in {}",
+                aside.display()
+            );
+            self.append(&log, vec![EventKind::Warning { message }])
+                .await?;
+        }
+        Ok(log)
     }
 
     /// Appends events, on disk and in the store when this returns.
@@ -86,7 +107,9 @@ impl Engine {
         event: RunEvent,
     ) -> Result<RunState, Failure> {
         let state = self.store.run(&log.run).await.or_fail()?.state;
-        let to = state.next(event).map_err(|error: IllegalTransition| internal(error))?;
+        let to = state
+            .next(event)
+            .map_err(|error: IllegalTransition| internal(error))?;
         before.push(EventKind::State { to });
         Ok(self.append(log, before).await?.state)
     }
@@ -117,7 +140,9 @@ impl Engine {
 
 async fn read(mut reader: Reader, after: EventSeq) -> Result<(Vec<Event>, Reader), Failure> {
     let reading = tokio::task::spawn_blocking(move || {
-        reader.read_after(after, BATCH).map(|events| (events, reader))
+        reader
+            .read_after(after, BATCH)
+            .map(|events| (events, reader))
     });
     reading.await.map_err(join)?.or_fail()
 }

@@ -17,7 +17,9 @@ impl News {
     pub fn subscribe(&self, run: &RunId) -> watch::Receiver<u64> {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         runs.retain(|_, sender| sender.receiver_count() > 0);
-        runs.entry(run.clone()).or_insert_with(|| watch::channel(0).0).subscribe()
+        runs.entry(run.clone())
+            .or_insert_with(|| watch::channel(0).0)
+            .subscribe()
     }
 
     /// The run has news.

@@ -21,7 +21,9 @@ pub struct HostOptions {
 impl HostOptions {
     /// The supervisor's program, canonical: the kernel runs exactly what is named here.
     pub(crate) fn find_shim(&self) -> Result<PathBuf, Failure> {
-        let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(SHIM)));
+        let beside = std::env::current_exe()
+            .ok()
+            .and_then(|exe| Some(exe.parent()?.join(SHIM)));
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = match &self.shim_program {
             Some(given) => Some(given.clone()).filter(|path| is_program(path)),
@@ -31,10 +33,15 @@ impl HostOptions {
                 .chain(std::env::split_paths(&path).map(|folder| folder.join(SHIM)))
                 .find(|candidate| is_program(candidate)),
         };
-        found.and_then(|path| path.canonicalize().ok()).ok_or_else(|| {
-            Failure::new(Code::Environment, format!("the program {SHIM} was not found"))
+        found
+            .and_then(|path| path.canonicalize().ok())
+            .ok_or_else(|| {
+                Failure::new(
+                    Code::Environment,
+                    format!("the program {SHIM} was not found"),
+                )
                 .hint("Install it beside the program foreman, or name it in FOREMAN_SHIM.")
-        })
+            })
     }
 }
 

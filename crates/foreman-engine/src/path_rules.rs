@@ -47,7 +47,11 @@ pub(crate) fn binds_of(
         if let Some(warning) = refuse_contents(rule, &source, writable)? {
             warnings.push(warning);
         }
-        binds.push(Bind { source, target, writable });
+        binds.push(Bind {
+            source,
+            target,
+            writable,
+        });
     }
     Ok((binds, warnings))
 }
@@ -81,7 +85,11 @@ fn refusal(rule: &PathRule, path: &Path, why: &str) -> Failure {
     };
     Failure::new(
         Code::BadPolicy,
-        format!("{} ({}) cannot be {verb} from a cage: {why}", path.display(), rule.origin.source),
+        format!(
+            "{} ({}) cannot be {verb} from a cage: {why}",
+            path.display(),
+            rule.origin.source
+        ),
     )
     .hint("Name a narrower path, or take the rule out.")
 }
@@ -99,14 +107,21 @@ fn refuse_contents(
     if !kind.is_dir() && !kind.is_file() {
         return Err(refusal(rule, source, "it is neither a file nor a folder"));
     }
-    if writable && let Some(git) = source.ancestors().map(|up| up.join(".git")).find(|git| git.exists()) {
+    if writable
+        && let Some(git) = source
+            .ancestors()
+            .map(|up| up.join(".git"))
+            .find(|git| git.exists())
+    {
         let why = format!("it lies in the git repository of {}", git.display());
         return Err(refusal(rule, source, &why));
     }
     let mut folders = VecDeque::from([source.to_owned()]);
     let mut seen = 0;
     while let Some(folder) = folders.pop_front() {
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        let Ok(entries) = std::fs::read_dir(&folder) else {
+            continue;
+        };
         for entry in entries.flatten() {
             seen += 1;
             if seen > MOST_ENTRIES {
@@ -115,7 +130,9 @@ fn refuse_contents(
                     source.display()
                 )));
             }
-            let Ok(kind) = entry.file_type() else { continue };
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
             if kind.is_socket() {
                 let why = format!("it holds the socket {}", entry.path().display());
                 return Err(refusal(rule, source, &why));
@@ -168,10 +185,18 @@ mod tests {
             self.dir.path().canonicalize().unwrap().join(name)
         }
 
-        fn binds(&self, path: PathBuf, access: Access) -> Result<(Vec<Bind>, Vec<String>), Failure> {
+        fn binds(
+            &self,
+            path: PathBuf,
+            access: Access,
+        ) -> Result<(Vec<Bind>, Vec<String>), Failure> {
             let (home, data, sockets) =
                 (self.path("home"), self.path("data"), self.path("sockets"));
-            let own = Own { home: &home, data: &data, sockets: &sockets };
+            let own = Own {
+                home: &home,
+                data: &data,
+                sockets: &sockets,
+            };
             binds_of(&[rule(&path, access)], &own)
         }
     }
@@ -181,7 +206,14 @@ mod tests {
         let scratch = Scratch::new();
         let (binds, warnings) = scratch.binds("~/cache".into(), Access::Write).unwrap();
         let cache = scratch.path("home/cache");
-        assert_eq!(binds, [Bind { source: cache.clone(), target: cache, writable: true }]);
+        assert_eq!(
+            binds,
+            [Bind {
+                source: cache.clone(),
+                target: cache,
+                writable: true
+            }]
+        );
         assert!(warnings.is_empty());
     }
 
@@ -197,7 +229,10 @@ mod tests {
     fn own_data_and_sockets_are_never_opened() {
         let scratch = Scratch::new();
         for name in ["data/state", "data", "sockets", ""] {
-            assert!(scratch.binds(scratch.path(name), Access::Read).is_err(), "{name}");
+            assert!(
+                scratch.binds(scratch.path(name), Access::Read).is_err(),
+                "{name}"
+            );
         }
         let _socket =
             std::os::unix::net::UnixListener::bind(scratch.path("home/cache/agent.sock")).unwrap();

@@ -60,9 +60,14 @@ impl Engine {
     }
 
     async fn project_layer(&self, repo: &Repository) -> Result<Layers, Failure> {
-        let mut layers =
-            Layers { policy: Policy::default(), bounds: Bounds::default(), warnings: Vec::new() };
-        let Some(file) = self.project_file(repo).await? else { return Ok(layers) };
+        let mut layers = Layers {
+            policy: Policy::default(),
+            bounds: Bounds::default(),
+            warnings: Vec::new(),
+        };
+        let Some(file) = self.project_file(repo).await? else {
+            return Ok(layers);
+        };
         if !file.trusted {
             let why = match file.standing() {
                 "changed" => "it has changed since it was trusted",
@@ -94,23 +99,42 @@ impl Engine {
             (None, Some(path)) => {
                 let repo = open_repository(path).await?;
                 let layers = self.project_layer(&repo).await?;
-                let amendments = self.store.amendments_of_repo(&repo.slug()).await.or_fail()?;
+                let amendments = self
+                    .store
+                    .amendments_of_repo(&repo.slug())
+                    .await
+                    .or_fail()?;
                 let policy = with_project_rules(layers.policy, &amendments);
-                (policy, layers.bounds.or(DEFAULTS), amendments, repo.root().to_owned())
+                (
+                    policy,
+                    layers.bounds.or(DEFAULTS),
+                    amendments,
+                    repo.root().to_owned(),
+                )
             }
             (None, None) => {
-                return Err(Failure::new(Code::Usage, "neither a run nor a repository was named"));
+                return Err(Failure::new(
+                    Code::Usage,
+                    "neither a run nor a repository was named",
+                ));
             }
         };
         // The repository of an old run may be gone; its policy can be shown all the same.
         let project_file = match open_repository(&repo).await {
-            Ok(repo) => self.project_file(&repo).await?.as_ref().map(ProjectFile::standing),
+            Ok(repo) => self
+                .project_file(&repo)
+                .await?
+                .as_ref()
+                .map(ProjectFile::standing),
             Err(_) => None,
         };
         Ok(PolicyView {
             policy,
             bounds,
-            amendments: amendments.into_iter().map(|stored| stored.amendment).collect(),
+            amendments: amendments
+                .into_iter()
+                .map(|stored| stored.amendment)
+                .collect(),
             project_file: project_file.unwrap_or("absent").to_owned(),
         })
     }
@@ -138,7 +162,9 @@ impl Engine {
                 format!("{} has no {NAME}", repo.root().display()),
             ));
         };
-        let Some(expect) = request.expect else { return Ok(view(file)) };
+        let Some(expect) = request.expect else {
+            return Ok(view(file));
+        };
         if expect != file.hash {
             return Err(Failure::new(
                 Code::Stale,
@@ -148,20 +174,28 @@ impl Engine {
         }
         // What does not parse would refuse every run from now on.
         parse_policy(NAME, &file.text, Layer::Project).or_fail()?;
-        self.store.trust(self.epoch, &repo.slug(), &file.hash, At::now()).await.or_fail()?;
-        Ok(view(ProjectFile { trusted: true, ..file }))
+        self.store
+            .trust(self.epoch, &repo.slug(), &file.hash, At::now())
+            .await
+            .or_fail()?;
+        Ok(view(ProjectFile {
+            trusted: true,
+            ..file
+        }))
     }
 
     /// Writes a decision with project scope into its repository's policy file.
     pub async fn write_policy(&self, request: RevokeRequest) -> Result<TrustView, Failure> {
         let stored = self.store.amendment(&request.amendment).await.or_fail()?;
         let (amendment, rule) = (stored.amendment, stored.rule);
-        let rule = rule.filter(|_| amendment.scope == Scope::Project).ok_or_else(|| {
-            Failure::new(
-                Code::BadInput,
-                format!("{} is not an amendment with project scope", amendment.id),
-            )
-        })?;
+        let rule = rule
+            .filter(|_| amendment.scope == Scope::Project)
+            .ok_or_else(|| {
+                Failure::new(
+                    Code::BadInput,
+                    format!("{} is not an amendment with project scope", amendment.id),
+                )
+            })?;
         let run = self.store.run(amendment.id.run()).await.or_fail()?;
         let repo = open_repository(&RunDetails::of(&run)?.repo).await?;
         let before = self.project_file(&repo).await?;
@@ -170,14 +204,24 @@ impl Engine {
         let text = append_egress(NAME, &text, &rule).or_fail()?;
         let path = repo.root().join(NAME);
         let (place, written) = (path.clone(), text.clone());
-        tokio::task::spawn_blocking(move || replace(&place, &written)).await.map_err(join)??;
+        tokio::task::spawn_blocking(move || replace(&place, &written))
+            .await
+            .map_err(join)??;
         let hash = tokens::of_text(&text);
         // The operator just wrote it: a file that counted before counts on. One that did not is not
         // trusted by way of one rule.
         if was_trusted {
-            self.store.trust(self.epoch, &repo.slug(), &hash, At::now()).await.or_fail()?;
+            self.store
+                .trust(self.epoch, &repo.slug(), &hash, At::now())
+                .await
+                .or_fail()?;
         }
-        Ok(TrustView { file: path, text, expect: hash, trusted: was_trusted })
+        Ok(TrustView {
+            file: path,
+            text,
+            expect: hash,
+            trusted: was_trusted,
+        })
     }
 }
 
@@ -189,7 +233,12 @@ pub(crate) async fn open_repository(path: &Path) -> Result<Repository, Failure> 
 }
 
 fn view(file: ProjectFile) -> TrustView {
-    TrustView { file: file.path, text: file.text, expect: file.hash, trusted: file.trusted }
+    TrustView {
+        file: file.path,
+        text: file.text,
+        expect: file.hash,
+        trusted: file.trusted,
+    }
 }
 
 fn with_project_rules(mut policy: Policy, amendments: &[StoredAmendment]) -> Policy {
@@ -198,7 +247,9 @@ fn with_project_rules(mut policy: Policy, amendments: &[StoredAmendment]) -> Pol
         .iter()
         .rev()
         .filter(|stored| stored.amendment.state == foreman_domain::AmendmentState::Active);
-    policy.egress.extend(active.filter_map(|stored| stored.rule.clone()));
+    policy
+        .egress
+        .extend(active.filter_map(|stored| stored.rule.clone()));
     policy
 }
 
@@ -210,10 +261,16 @@ fn check_bounds(bounds: &Bounds) -> Result<(), Failure> {
     if bounds.output_bytes == Some(0) {
         return refuse("an output bound of nothing lets no run say anything".into());
     }
-    if bounds.memory_bytes.is_some_and(|bytes| bytes < LEAST_MEMORY) {
+    if bounds
+        .memory_bytes
+        .is_some_and(|bytes| bytes < LEAST_MEMORY)
+    {
         return refuse("a memory bound below 16 MiB lets no program start".into());
     }
-    if bounds.processes.is_some_and(|processes| processes < LEAST_PROCESSES) {
+    if bounds
+        .processes
+        .is_some_and(|processes| processes < LEAST_PROCESSES)
+    {
         return refuse(format!("a run needs at least {LEAST_PROCESSES} processes"));
     }
     Ok(())

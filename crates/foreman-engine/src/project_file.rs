@@ -42,19 +42,29 @@ impl Engine {
     /// The policy file of a repository; `None` when it has none.
     pub async fn project_file(&self, repo: &Repository) -> Result<Option<ProjectFile>, Failure> {
         let path = repo.root().join(NAME);
-        let Some(text) = read(&path)? else { return Ok(None) };
+        let Some(text) = read(&path)? else {
+            return Ok(None);
+        };
         let hash = tokens::of_text(&text);
         let key = repo.slug();
         let trusted = self.store.is_trusted(&key, &hash).await.or_fail()?;
         let trusted_before = self.store.was_ever_trusted(&key).await.or_fail()?;
-        Ok(Some(ProjectFile { path, text, hash, trusted, trusted_before }))
+        Ok(Some(ProjectFile {
+            path,
+            text,
+            hash,
+            trusted,
+            trusted_before,
+        }))
     }
 }
 
 /// The text of a file that may be absent. Links are not followed: what is trusted is the file itself.
 fn read(path: &Path) -> Result<Option<String>, Failure> {
-    let opened =
-        OpenOptions::new().read(true).custom_flags(nix::libc::O_NOFOLLOW).open(path);
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NOFOLLOW)
+        .open(path);
     let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -72,10 +82,16 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
         .read_to_end(&mut bytes)
         .map_err(|error| io(format!("{} cannot be read", path.display()), &error))?;
     if bytes.len() as u64 > LONGEST {
-        return Err(Failure::new(Code::BadPolicy, format!("{} is too large", path.display())));
+        return Err(Failure::new(
+            Code::BadPolicy,
+            format!("{} is too large", path.display()),
+        ));
     }
     String::from_utf8(bytes).map(Some).map_err(|_| {
-        Failure::new(Code::BadPolicy, format!("{} is not UTF-8 text", path.display()))
+        Failure::new(
+            Code::BadPolicy,
+            format!("{} is not UTF-8 text", path.display()),
+        )
     })
 }
 
@@ -99,7 +115,10 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
         .create_new(true)
         .mode(0o644)
         .open(&draft)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())
+                .and_then(|()| file.sync_all())
+        })
         .and_then(|()| std::fs::rename(&draft, path));
     written.map_err(|error| {
         let _ = std::fs::remove_file(&draft);

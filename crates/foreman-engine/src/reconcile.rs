@@ -3,7 +3,6 @@
 //!
 //! One idempotent function; the happy case and recovery take the same path.
 
-use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::OrFail;
 use foreman_domain::{Failure, RunState};
@@ -16,46 +15,57 @@ const EVERY: Duration = Duration::from_secs(3);
 /// Reconciles until hosting ends.
 pub(crate) async fn keep_reconciling(engine: Arc<Engine>) {
     loop {
-        if let Err(error) = engine.reconcile().await {
-            tracing::warn!(%error, "reconciling failed");
-        }
         tokio::select! {
             () = tokio::time::sleep(EVERY) => {}
             () = engine.cancel.cancelled() => return,
+        }
+        if let Err(error) = engine.reconcile().await {
+            tracing::warn!(%error, "reconciling failed");
         }
     }
 }
 
 impl Engine {
-    /// Looks once, and does what is to be done. One bad run never keeps the others from it.
+    /// Looks once and begins what is to be done; what takes long goes on in tasks of its own. One bad
+    /// run never keeps the others from it.
     pub async fn reconcile(self: &Arc<Self>) -> Result<(), Failure> {
         for run in self.store.unsettled_runs().await.or_fail()? {
-            if let Err(error) = self.reconcile_run(&run).await {
+            if let Err(error) = self.reconcile_run(&run) {
                 tracing::warn!(run = %run.id, %error, "a run could not be looked after");
             }
         }
         Ok(())
     }
 
-    async fn reconcile_run(self: &Arc<Self>, run: &StoredRun) -> Result<(), Failure> {
+    fn reconcile_run(self: &Arc<Self>, run: &StoredRun) -> Result<(), Failure> {
+        if self.live.get(&run.id).is_some() {
+            return Ok(());
+        }
+        // Whoever prepares, merges or ends the run right now has its turn; it is not abandoned.
+        let Some(turn) = self.try_turn(&run.id) else {
+            return Ok(());
+        };
         match &run.state {
             RunState::Provisioning | RunState::Running { .. } | RunState::Stopping { .. } => {
-                if self.live.get(&run.id).is_some() {
+                if self.adopt(run)? {
                     return Ok(());
                 }
-                // Whoever prepares the run right now has its turn; it is not abandoned.
-                let Some(turn) = self.try_turn(&run.id) else { return Ok(()) };
                 drop(turn);
-                let details = RunDetails::of(run)?;
-                if details.spec.exists() || details.shim().is_some() {
-                    self.attach(run)
-                } else {
-                    self.settle(&run.id).await
-                }
+                let (engine, id) = (Arc::clone(self), run.id.clone());
+                self.tasks.spawn(async move {
+                    if let Err(error) = engine.settle(&id).await {
+                        tracing::warn!(run = %id, %error, "a run could not be brought to rest");
+                    }
+                });
             }
             RunState::Merging => {
-                let Some(_turn) = self.try_turn(&run.id) else { return Ok(()) };
-                self.finish_interrupted_merge(&run.id).await
+                let (engine, id) = (Arc::clone(self), run.id.clone());
+                self.tasks.spawn(async move {
+                    let _turn = turn;
+                    if let Err(error) = engine.finish_interrupted_merge(&id).await {
+                        tracing::warn!(run = %id, %error, "a merge could not be brought to its end");
+                    }
+                });
             }
             RunState::Review { .. }
             | RunState::NoChanges
@@ -63,7 +73,8 @@ impl Engine {
             | RunState::Cancelled { .. }
             | RunState::Interrupted { .. }
             | RunState::Merged { .. }
-            | RunState::Discarded { .. } => Ok(()),
+            | RunState::Discarded { .. } => {}
         }
+        Ok(())
     }
 }

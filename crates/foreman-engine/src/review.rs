@@ -6,7 +6,7 @@ use crate::ending::outcome_to_go_back_to;
 use crate::engine::Engine;
 use crate::failures::{OrFail, join};
 use crate::tokens;
-use foreman_domain::{Code, EventKind, Failure, Outcome, RunEvent, RunId, RunState};
+use foreman_domain::{At, Code, EventKind, Failure, Outcome, RunEvent, RunId, RunState};
 use foreman_git::{Diff, GitError, Repository};
 use foreman_store::{RequestKey, StoredRun};
 
@@ -29,7 +29,10 @@ impl Engine {
         .await?;
         let refusal = match &run.state {
             RunState::Review { .. } => refusal,
-            state => Some(format!("the run is {}, not waiting for a merge", state.tag())),
+            state => Some(format!(
+                "the run is {}, not waiting for a merge",
+                state.tag()
+            )),
         };
         Ok(view(diff, refusal, &run))
     }
@@ -67,13 +70,19 @@ impl Engine {
         if request.expect != tokens::of_diff(&head, &base_now, run.revision) {
             return Err(Failure::new(
                 Code::Stale,
-                format!("the base branch or the policy of run {id} has moved since the diff was shown"),
+                format!(
+                    "the base branch or the policy of run {id} has moved since the diff was shown"
+                ),
             )
             .hint(format!("Look again: `foreman diff {id}`.")));
         }
         let log = self.open_log(&id, &details).await?;
-        self.store.note_request(self.epoch, key, id.as_str(), foreman_domain::At::now()).await.or_fail()?;
-        self.advance(&log, Vec::new(), RunEvent::MergeStarted).await?;
+        self.store
+            .note_request(self.epoch, key, id.as_str(), At::now())
+            .await
+            .or_fail()?;
+        self.advance(&log, Vec::new(), RunEvent::MergeStarted)
+            .await?;
         let merged = git(&details, move |repo, details| {
             repo.merge(&details.worktree, &head, &base_now)
         })
@@ -90,14 +99,16 @@ impl Engine {
     ) -> Result<(), Failure> {
         match merged {
             Ok(commit) => {
-                self.advance(log, Vec::new(), RunEvent::Merged { commit }).await?;
+                self.advance(log, Vec::new(), RunEvent::Merged { commit })
+                    .await?;
                 Ok(())
             }
             Err(failure) => {
                 let message = format!("not merged: {failure}");
                 let back = outcome_to_go_back_to(run)?;
                 let warning = vec![EventKind::Warning { message }];
-                self.advance(log, warning, RunEvent::MergeRefused { back }).await?;
+                self.advance(log, warning, RunEvent::MergeRefused { back })
+                    .await?;
                 Err(failure)
             }
         }
@@ -119,8 +130,10 @@ impl Engine {
         let Outcome::Changes { head, base, .. } = outcome_to_go_back_to(&run)? else {
             return Ok(());
         };
-        let merged =
-            git(&details, move |repo, details| repo.merge(&details.worktree, &head, &base)).await;
+        let merged = git(&details, move |repo, details| {
+            repo.merge(&details.worktree, &head, &base)
+        })
+        .await;
         let log = self.open_log(id, &details).await?;
         match self.after_merge(&run, &log, merged).await {
             Err(failure) => {
@@ -139,7 +152,9 @@ impl Engine {
         if matches!(run.state, RunState::Discarded { .. }) {
             return self.view_of(&id).await;
         }
-        let probe = RunEvent::Discarded { snapshot: String::new() };
+        let probe = RunEvent::Discarded {
+            snapshot: String::new(),
+        };
         if run.state.next(probe).is_err() {
             let failure = Failure::new(
                 Code::Conflict,
@@ -157,17 +172,21 @@ impl Engine {
             repo.snapshot_and_remove(&run_id, &details.worktree, &details.shadow)
         })
         .await?;
-        self.advance(&log, Vec::new(), RunEvent::Discarded { snapshot }).await?;
+        self.advance(&log, Vec::new(), RunEvent::Discarded { snapshot })
+            .await?;
         drop(log);
         self.view_of(&id).await
     }
 
     /// Brings a discarded run's worktree and branch back; its state is what it was.
-    pub async fn restore(&self, typed: &str) -> Result<RunView, Failure> {
+    pub async fn restore(&self, typed: &str, key: &RequestKey) -> Result<RunView, Failure> {
         let id = self.find_run(typed).await?;
         let _turn = self.turn(&id).await;
         let run = self.store.run(&id).await.or_fail()?;
         if !matches!(run.state, RunState::Discarded { .. }) {
+            if self.was_asked(key, &id).await? {
+                return self.view_of(&id).await;
+            }
             return Err(Failure::new(
                 Code::Conflict,
                 format!("run {id} is {}, not discarded", run.state.tag()),
@@ -176,12 +195,17 @@ impl Engine {
         let details = RunDetails::of(&run)?;
         let back = outcome_to_go_back_to(&run)?;
         let log = self.open_log(&id, &details).await?;
+        self.store
+            .note_request(self.epoch, key, id.as_str(), At::now())
+            .await
+            .or_fail()?;
         let run_id = id.clone();
         git(&details, move |repo, details| {
             repo.restore(&run_id, &details.worktree, &details.shadow)
         })
         .await?;
-        self.advance(&log, Vec::new(), RunEvent::Restored(back)).await?;
+        self.advance(&log, Vec::new(), RunEvent::Restored(back))
+            .await?;
         drop(log);
         self.view_of(&id).await
     }
@@ -206,11 +230,19 @@ fn reviewable_head(run: &StoredRun) -> Result<String, Failure> {
         Some(Outcome::Changes { head, .. }) => Ok(head.clone()),
         Some(_) => Err(Failure::new(
             Code::Conflict,
-            format!("run {} is {} and has no commits to show", run.id, run.state.tag()),
+            format!(
+                "run {} is {} and has no commits to show",
+                run.id,
+                run.state.tag()
+            ),
         )),
         None => Err(Failure::new(
             Code::Conflict,
-            format!("run {} is {}; its commits are collected when it ends", run.id, run.state.tag()),
+            format!(
+                "run {} is {}; its commits are collected when it ends",
+                run.id,
+                run.state.tag()
+            ),
         )),
     }
 }

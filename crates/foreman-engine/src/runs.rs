@@ -12,7 +12,7 @@ use crate::spec::check_name;
 use crate::words::{count, result_in_words};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use foreman_domain::{At, Code, Failure, RunId, sanitize_line};
+use foreman_domain::{At, Code, Failure, RunId, StepKind, sanitize_line};
 use foreman_shim::client::ShimClient;
 use foreman_store::{StoredRun, StoredStep};
 use std::sync::Arc;
@@ -23,10 +23,14 @@ const DEFAULT_LIST: u32 = 50;
 const LONGEST_LIST: u32 = 10_000;
 const LONGEST_PAGE: u32 = 512;
 const LONGEST_WAIT_MS: u32 = 30_000;
+/// Far more than there are.
+const MOST_KINDS: usize = 64;
 /// Wait between asking, interrupting, terminating and killing.
 const GRACE_MS: u32 = 5_000;
-/// Longest wait for a run to end after it was asked to stop: the whole ladder, finishing and collecting.
+/// Longest wait for a run to end after it was asked to stop: the whole ladder and some more.
 const STOPPING: Duration = Duration::from_secs(60);
+/// The same while the agent's work is being collected, which the shim bounds by itself.
+const COLLECTING: Duration = Duration::from_secs(25 * 60);
 /// Longest input at once.
 const INPUT_BYTES: usize = 1 << 20;
 
@@ -36,17 +40,23 @@ impl Engine {
         if typed == "last" {
             let newest = self.store.runs(1).await.or_fail()?;
             return newest.into_iter().next().map(|run| run.id).ok_or_else(|| {
-                Failure::new(Code::NotFound, "there is no run yet").hint("Start one: `foreman run`.")
+                Failure::new(Code::NotFound, "there is no run yet")
+                    .hint("Start one: `foreman run`.")
             });
         }
         let unknown = || {
-            Failure::new(Code::NotFound, format!("there is no run \"{}\"", sanitize_line(typed)))
-                .hint("See `foreman runs`.")
+            Failure::new(
+                Code::NotFound,
+                format!("there is no run \"{}\"", sanitize_line(typed)),
+            )
+            .hint("See `foreman runs`.")
         };
         // An id never holds anything else, so nothing else needs to be looked up.
         let plausible = !typed.is_empty()
             && typed.len() <= RunId::LEN
-            && typed.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+            && typed
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
         if !plausible {
             return Err(unknown());
         }
@@ -58,7 +68,10 @@ impl Engine {
                 let ids: Vec<_> = several.iter().map(RunId::to_string).collect();
                 Err(Failure::new(
                     Code::BadInput,
-                    format!("\"{typed}\" is the beginning of several runs: {}", ids.join(", ")),
+                    format!(
+                        "\"{typed}\" is the beginning of several runs: {}",
+                        ids.join(", ")
+                    ),
                 )
                 .hint("Type one more letter."))
             }
@@ -71,7 +84,12 @@ impl Engine {
         let stored = self.store.runs(limit).await.or_fail()?;
         let mut runs = Vec::with_capacity(stored.len());
         for run in stored {
-            runs.push(self.view(run).await?);
+            let id = run.id.clone();
+            match self.view(run).await {
+                Ok(view) => runs.push(view),
+                // One unreadable record never hides the others.
+                Err(error) => tracing::warn!(run = %id, %error, "a run cannot be shown"),
+            }
         }
         Ok(Runs { runs })
     }
@@ -112,6 +130,12 @@ impl Engine {
     /// A page of events; waits for news when asked to.
     pub async fn page_of_events(&self, request: EventsRequest) -> Result<EventPage, Failure> {
         let run = self.find_run(&request.run).await?;
+        if request.kinds.len() > MOST_KINDS {
+            return Err(Failure::new(
+                Code::Usage,
+                "there are not that many kinds of events",
+            ));
+        }
         let limit = request.limit.clamp(1, LONGEST_PAGE);
         let wait = Duration::from_millis(u64::from(request.wait_ms.min(LONGEST_WAIT_MS)));
         let deadline = Instant::now() + wait;
@@ -121,10 +145,21 @@ impl Engine {
         loop {
             news.mark_unchanged();
             let stored = self.store.run(&run).await.or_fail()?;
-            let page = self.store.events(&run, after, limit, &request.kinds).await.or_fail()?;
+            let page = self
+                .store
+                .events(&run, after, limit, &request.kinds)
+                .await
+                .or_fail()?;
             let ended = is_at_rest(&stored.state) && page.cursor >= page.last_seq;
             if !page.events.is_empty() || ended || Instant::now() >= deadline {
-                return Ok(EventPage { events: page.events, cursor: page.cursor, ended });
+                return Ok(EventPage {
+                    events: page.events,
+                    cursor: page.cursor,
+                    ended,
+                });
+            }
+            if let Some(trouble) = self.live.get(&run).and_then(|live| live.trouble()) {
+                return Err(trouble);
             }
             after = page.cursor;
             let _ = tokio::time::timeout_at(deadline, news.changed()).await;
@@ -153,55 +188,72 @@ impl Engine {
 
     async fn live_run(&self, typed: &str) -> Result<Arc<LiveRun>, Failure> {
         let run = self.find_run(typed).await?;
-        self.live.get(&run).ok_or_else(|| {
-            Failure::new(Code::Conflict, format!("run {run} is not running"))
-        })
+        self.live
+            .get(&run)
+            .ok_or_else(|| Failure::new(Code::Conflict, format!("run {run} is not running")))
     }
 
     /// Stops a run. The wish is recorded first, so it holds whoever hosts next; "stopped" is said only
-    /// when the cage is empty.
+    /// when the cage is empty. A shim that does not end its run is killed, and its cage with it; one
+    /// that is collecting what the agent did is given the time for it.
     pub async fn stop_run(self: &Arc<Self>, typed: &str) -> Result<RunView, Failure> {
         let run = self.find_run(typed).await?;
-        let mut news = self.news.subscribe(&run);
         let stored = self.store.run(&run).await.or_fail()?;
         if !stored.state.is_live() {
             return self.view(stored).await;
         }
-        self.store.ask_stop(self.epoch, &run, At::now()).await.or_fail()?;
-        let deadline = Instant::now() + STOPPING;
-        let mut passed_on = false;
+        self.store
+            .ask_stop(self.epoch, &run, At::now())
+            .await
+            .or_fail()?;
+        if let Some(live) = self.live.get(&run) {
+            match live.line().await {
+                // One that is not reached now is told when it is ([`Engine::attach`]).
+                Ok(client) => drop(self.pass_on_stop(&live, &client).await),
+                Err(error) => tracing::warn!(%run, %error, "a stop waits for the shim"),
+            }
+        }
+        let asked = Instant::now();
+        if let Some(view) = self.wait_for_rest(&run, asked + STOPPING).await? {
+            return Ok(view);
+        }
+        if self.is_collecting(&run).await?
+            && let Some(view) = self.wait_for_rest(&run, asked + COLLECTING).await?
+        {
+            return Ok(view);
+        }
+        tracing::warn!(%run, "killing a shim that did not stop its run");
+        RunDetails::of(&self.store.run(&run).await.or_fail()?)?.kill_shim()?;
+        self.wait_for_rest(&run, Instant::now() + STOPPING)
+            .await?
+            .ok_or_else(|| internal(format!("run {run} was killed but does not come to its end")))
+    }
+
+    /// The run once it is at rest; `None` when it is not by then.
+    async fn wait_for_rest(
+        &self,
+        run: &RunId,
+        deadline: Instant,
+    ) -> Result<Option<RunView>, Failure> {
+        let mut news = self.news.subscribe(run);
         loop {
             news.mark_unchanged();
-            let stored = self.store.run(&run).await.or_fail()?;
+            let stored = self.store.run(run).await.or_fail()?;
             if !stored.state.is_live() {
-                return self.view(stored).await;
-            }
-            if !passed_on && let Some(live) = self.live.get(&run) {
-                match live.line().await {
-                    Ok(client) => passed_on = self.pass_on_stop(&live, &client).await,
-                    Err(error) => tracing::warn!(%run, %error, "a stop waits for the shim"),
-                }
+                return self.view(stored).await.map(Some);
             }
             if Instant::now() >= deadline {
-                break;
+                return Ok(None);
             }
-            let look_again = (Instant::now() + Duration::from_secs(1)).min(deadline);
-            let _ = tokio::time::timeout_at(look_again, news.changed()).await;
+            let _ = tokio::time::timeout_at(deadline, news.changed()).await;
         }
-        self.kill_shim(&run).await?;
-        let deadline = Instant::now() + STOPPING;
-        loop {
-            news.mark_unchanged();
-            let stored = self.store.run(&run).await.or_fail()?;
-            if !stored.state.is_live() {
-                return self.view(stored).await;
-            }
-            if Instant::now() >= deadline {
-                return Err(internal(format!("run {run} was killed but does not come to its end")));
-            }
-            let look_again = (Instant::now() + Duration::from_secs(1)).min(deadline);
-            let _ = tokio::time::timeout_at(look_again, news.changed()).await;
-        }
+    }
+
+    async fn is_collecting(&self, run: &RunId) -> Result<bool, Failure> {
+        let steps = self.store.steps(run).await.or_fail()?;
+        Ok(steps
+            .iter()
+            .any(|step| matches!(step.kind, StepKind::Finish | StepKind::Harvest)))
     }
 
     /// Passes a recorded stop on to the shim; true when it has taken it.
@@ -213,23 +265,6 @@ impl Engine {
                 false
             }
         }
-    }
-
-    /// The last rung: a shim that did not end its run is killed, and its cage dies with it.
-    async fn kill_shim(&self, run: &RunId) -> Result<(), Failure> {
-        let stored = self.store.run(run).await.or_fail()?;
-        let details = RunDetails::of(&stored)?;
-        let Some(shim) = details.shim().filter(|shim| shim.is_alive()) else { return Ok(()) };
-        tracing::warn!(%run, pid = shim.pid, "killing a shim that did not stop its run");
-        let pid = i32::try_from(shim.pid).map_err(internal)?;
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).map_err(
-            |error| {
-                crate::failures::io(
-                    format!("the supervisor of run {run} could not be killed"),
-                    &error.into(),
-                )
-            },
-        )
     }
 
     /// Runs that are going on, and the newest event of each, for the doctor.
@@ -255,7 +290,10 @@ fn checks_in_words(commands: &[String], steps: &[StoredStep]) -> Vec<String> {
     let in_words = |(index, command): (usize, &String)| {
         let name = check_name(index, many);
         let how = match steps.iter().find(|step| step.name == name) {
-            Some(StoredStep { result: Some(result), .. }) => result_in_words(result),
+            Some(StoredStep {
+                result: Some(result),
+                ..
+            }) => result_in_words(result),
             Some(StoredStep { result: None, .. }) => "is running".to_owned(),
             None => "has not run".to_owned(),
         };

@@ -9,7 +9,7 @@ use foreman_domain::{Failure, RunId, StepKind, StepName, Wall};
 use foreman_git::Shadow;
 use foreman_policy::Policy;
 use foreman_shim::protocol::{
-    HoldMode, OnFailure, ProxySettings, RunSpec, StepSpec, Stdio as StepStdio,
+    HoldMode, OnFailure, ProxySettings, RunSpec, Stdio as StepStdio, StepSpec,
 };
 use sha2::{Digest, Sha256};
 use std::fs::OpenOptions;
@@ -54,13 +54,24 @@ pub(crate) struct Parts<'a> {
 /// The host user that a run is mapped to when the engine is root.
 pub(crate) fn mapped_user(run: &RunId) -> u32 {
     let digest = Sha256::digest(run.as_str());
-    let low = digest.iter().take(4).fold(0_u32, |sum, byte| (sum << 8) | u32::from(*byte));
+    let low = digest
+        .iter()
+        .take(4)
+        .fold(0_u32, |sum, byte| (sum << 8) | u32::from(*byte));
     FIRST_MAPPED + low % MAPPED
 }
 
 /// Puts a spec together.
 pub(crate) fn spec(parts: Parts<'_>) -> RunSpec {
-    let Parts { run, details, account, layers, shadow, work, .. } = parts;
+    let Parts {
+        run,
+        details,
+        account,
+        layers,
+        shadow,
+        work,
+        ..
+    } = parts;
     // Path rules first: what of them overlaps the repository is covered by the shadow again.
     let mut binds = parts.path_binds;
     binds.extend(shadow.binds.into_iter().map(|bind| Bind {
@@ -86,7 +97,11 @@ pub(crate) fn spec(parts: Parts<'_>) -> RunSpec {
         files: details.files.clone(),
         cage,
         policy: parts.policy,
-        hold: if details.unattended { HoldMode::Refuse } else { HoldMode::Hold },
+        hold: if details.unattended {
+            HoldMode::Refuse
+        } else {
+            HoldMode::Hold
+        },
         bounds: layers.bounds.clone(),
         steps: steps(details, work),
         base: details.worktree.base_commit.clone(),
@@ -109,36 +124,78 @@ fn steps(details: &RunDetails, work: &Work) -> Vec<StepSpec> {
         let argv = shell(command);
         // What a setup left behind is collected all the same.
         let on_failure = OnFailure::SkipToFinish;
-        steps.push(step("setup".into(), StepKind::Setup, argv, StepStdio::Journal, on_failure));
+        steps.push(step(
+            "setup".into(),
+            StepKind::Setup,
+            argv,
+            StepStdio::Journal,
+            on_failure,
+        ));
     }
     let stdio = match work.terminal {
-        Some(size) => StepStdio::Terminal { columns: size.columns, rows: size.rows },
+        Some(size) => StepStdio::Terminal {
+            columns: size.columns,
+            rows: size.rows,
+        },
         None => StepStdio::Journal,
     };
     let agent = work.argv.clone();
-    steps.push(step("agent".into(), StepKind::Agent, agent, stdio, OnFailure::Continue));
+    steps.push(step(
+        "agent".into(),
+        StepKind::Agent,
+        agent,
+        stdio,
+        OnFailure::Continue,
+    ));
     let finish = details.worktree.finish_argv();
     let (journal, go_on) = (StepStdio::Journal, OnFailure::Continue);
-    steps.push(step("finish".into(), StepKind::Finish, finish, journal.clone(), go_on));
-    let file = StepStdio::File { path: details.files.bundle.clone(), limit: LARGEST_BUNDLE };
+    steps.push(step(
+        "finish".into(),
+        StepKind::Finish,
+        finish,
+        journal.clone(),
+        go_on,
+    ));
+    let file = StepStdio::File {
+        path: details.files.bundle.clone(),
+        limit: LARGEST_BUNDLE,
+    };
     let harvest = details.worktree.harvest_argv();
-    steps.push(step("harvest".into(), StepKind::Harvest, harvest, file, go_on));
+    steps.push(step(
+        "harvest".into(),
+        StepKind::Harvest,
+        harvest,
+        file,
+        go_on,
+    ));
     for (index, command) in work.checks.iter().enumerate() {
         let StepName(name) = check_name(index, work.checks.len());
-        steps.push(step(name, StepKind::Check, shell(command), journal.clone(), go_on));
+        steps.push(step(
+            name,
+            StepKind::Check,
+            shell(command),
+            journal.clone(),
+            go_on,
+        ));
     }
     steps
 }
 
 /// Name of the check at `index` of `many`.
 pub(crate) fn check_name(index: usize, many: usize) -> StepName {
-    StepName(if many == 1 { "check".to_owned() } else { format!("check-{}", index + 1) })
+    StepName(if many == 1 {
+        "check".to_owned()
+    } else {
+        format!("check-{}", index + 1)
+    })
 }
 
 fn proxy(variables: &[(String, String)]) -> ProxySettings {
     let find = |names: &[&str]| {
         names.iter().find_map(|name| {
-            let found = variables.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
+            let found = variables
+                .iter()
+                .find(|(known, _)| known.eq_ignore_ascii_case(name))?;
             Some(found.1.clone()).filter(|value| !value.trim().is_empty())
         })
     };
@@ -169,8 +226,12 @@ pub(crate) fn give_away(run: &RunId, trees: &[PathBuf]) -> Result<(), Failure> {
     }
     let user = mapped_user(run);
     for tree in trees {
-        give(tree, user)
-            .map_err(|error| io(format!("{} cannot be given to the run", tree.display()), &error))?;
+        give(tree, user).map_err(|error| {
+            io(
+                format!("{} cannot be given to the run", tree.display()),
+                &error,
+            )
+        })?;
     }
     Ok(())
 }
@@ -201,7 +262,10 @@ mod tests {
     #[test]
     fn proxy_variables_are_taken_in_any_case_and_empty_ones_are_none() {
         let given = [
-            ("HTTPS_PROXY".to_owned(), "http://proxy.example:3128".to_owned()),
+            (
+                "HTTPS_PROXY".to_owned(),
+                "http://proxy.example:3128".to_owned(),
+            ),
             ("all_proxy".to_owned(), " ".to_owned()),
         ];
         let settings = proxy(&given);

@@ -31,21 +31,29 @@ pub(crate) fn check_block(
 
 fn bind(block: &Block, revision: Revision, offers: &[Offer], hold: HoldId) -> String {
     let mut digest = Sha256::new();
-    digest.update(format!("block {} revision {revision} hold {hold}\n", block.id));
+    digest.update(format!(
+        "block {} revision {revision} hold {hold}\n",
+        block.id
+    ));
     for offer in offers.iter().filter(|offer| offer.scope != Scope::Once) {
         // "Once" comes and goes with what waits, and is bound by `hold` anyway. Which holds a rule counts for is in `hold`, and how many past events it would also have
         // let through changes all the time: neither makes another candidate.
         let mut rule = offer.rule.clone();
         rule.applies = Use::Always;
         let rule = serde_json::to_string(&rule).unwrap_or_default();
-        digest.update(format!("{} {} {rule}\n", offer.scope, offer.needs_confirmation));
+        digest.update(format!(
+            "{} {} {rule}\n",
+            offer.scope, offer.needs_confirmation
+        ));
     }
     format!("h{hold}-{}", hex(&digest.finalize()))
 }
 
 /// Token of a diff: head, base and policy revision.
 pub(crate) fn of_diff(head: &str, base: &str, revision: Revision) -> String {
-    hex(&Sha256::digest(format!("head {head} base {base} revision {revision}")))
+    hex(&Sha256::digest(format!(
+        "head {head} base {base} revision {revision}"
+    )))
 }
 
 /// Hash of a policy file's text.
@@ -55,7 +63,11 @@ pub(crate) fn of_text(text: &str) -> String {
 }
 
 fn hex(digest: &[u8]) -> String {
-    digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect()
+    digest
+        .iter()
+        .take(DIGEST_BYTES)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -93,7 +105,10 @@ mod tests {
         let mut now = block();
         now.last_hold = HoldId(9);
         now.seen = 7;
-        assert_eq!(check_block(&token, &now, Revision(1), &offers(&now, &[])), Some(HoldId(3)));
+        assert_eq!(
+            check_block(&token, &now, Revision(1), &offers(&now, &[])),
+            Some(HoldId(3))
+        );
     }
 
     #[test]
@@ -105,9 +120,15 @@ mod tests {
         let mut other = block();
         other.id = BlockId::new(RunId::from_random(1), 2);
         assert_eq!(check_block(&token, &other, Revision(1), &offered), None);
-        assert_eq!(check_block(&token, &shown, Revision(1), &offered[2..]), None);
+        assert_eq!(
+            check_block(&token, &shown, Revision(1), &offered[2..]),
+            None
+        );
         // That nothing waits any more takes "once" off the card and leaves the rest as it was.
-        assert_eq!(check_block(&token, &shown, Revision(1), &offered[1..]), Some(HoldId(3)));
+        assert_eq!(
+            check_block(&token, &shown, Revision(1), &offered[1..]),
+            Some(HoldId(3))
+        );
     }
 
     #[test]
@@ -118,8 +139,19 @@ mod tests {
         let mut now = block();
         now.last_hold = HoldId(9);
         let widened = token.replacen("h3-", "h9-", 1);
-        for wrong in [widened.as_str(), "", "h3", "h3-", "3-ab", "h99999999999999999999-ab"] {
-            assert_eq!(check_block(wrong, &now, Revision(1), &offered), None, "{wrong}");
+        for wrong in [
+            widened.as_str(),
+            "",
+            "h3",
+            "h3-",
+            "3-ab",
+            "h99999999999999999999-ab",
+        ] {
+            assert_eq!(
+                check_block(wrong, &now, Revision(1), &offered),
+                None,
+                "{wrong}"
+            );
         }
     }
 }

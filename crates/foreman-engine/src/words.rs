@@ -8,7 +8,11 @@ pub(crate) fn clock(at: At) -> String {
     let zone = TimeZone::system();
     let then = at.0.to_zoned_datetime(zone.clone());
     let today = At::now().0.to_zoned_datetime(zone).date();
-    let format = if then.date() == today { "%H:%M" } else { "%H:%M on %Y-%m-%d" };
+    let format = if then.date() == today {
+        "%H:%M"
+    } else {
+        "%H:%M on %Y-%m-%d"
+    };
     then.strftime(format).to_string()
 }
 
@@ -26,5 +30,9 @@ pub(crate) fn result_in_words(result: &StepResult) -> String {
 
 /// A few words about many.
 pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {many}") }
+    if number == 1 {
+        format!("1 {one}")
+    } else {
+        format!("{number} {many}")
+    }
 }

@@ -45,11 +45,17 @@ impl Store {
             query.push(" AND runs.id = ").push_bind(run.as_str());
         }
         if let Some(number) = filter.number {
-            query.push(" AND blocks.number = ").push_bind(i64::from(number));
+            query
+                .push(" AND blocks.number = ")
+                .push_bind(i64::from(number));
         }
         query.push(" ORDER BY blocks.first_at, blocks.run, blocks.number LIMIT ");
         query.push_bind(i64::from(filter.limit.unwrap_or(1000)));
-        let rows = query.build().fetch_all(&self.reader).await.during("read blocks")?;
+        let rows = query
+            .build()
+            .fetch_all(&self.reader)
+            .await
+            .during("read blocks")?;
         rows.iter().map(stored).collect()
     }
 
@@ -73,5 +79,8 @@ impl Store {
 }
 
 fn stored(row: &SqliteRow) -> Result<StoredBlock, StoreError> {
-    Ok(StoredBlock { block: parse("block", row.get(0))?, title: row.get(1) })
+    Ok(StoredBlock {
+        block: parse("block", row.get(0))?,
+        title: row.get(1),
+    })
 }

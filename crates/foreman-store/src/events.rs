@@ -40,7 +40,10 @@ impl Store {
         let number: i64 = row.get(0);
         let last_seq = EventSeq(unsigned(row.get(1)));
         let mut query = QueryBuilder::<Sqlite>::new("SELECT seq, json FROM events WHERE run = ");
-        query.push_bind(number).push(" AND seq > ").push_bind(signed(after.0));
+        query
+            .push_bind(number)
+            .push(" AND seq > ")
+            .push_bind(signed(after.0));
         query.push(" AND seq <= ").push_bind(signed(last_seq.0));
         if !kinds.is_empty() {
             query.push(" AND kind IN (");
@@ -50,7 +53,9 @@ impl Store {
             }
             query.push(")");
         }
-        query.push(" ORDER BY seq LIMIT ").push_bind(i64::from(limit));
+        query
+            .push(" ORDER BY seq LIMIT ")
+            .push_bind(i64::from(limit));
         let rows = query.build().fetch_all(&self.reader).await.during(what)?;
         let full = rows.len() >= limit as usize;
         let mut events = Vec::with_capacity(rows.len());
@@ -62,6 +67,10 @@ impl Store {
             Some(row) if full => EventSeq(unsigned(row.get(0))),
             _ => last_seq.max(after),
         };
-        Ok(EventSlice { events, cursor, last_seq })
+        Ok(EventSlice {
+            events,
+            cursor,
+            last_seq,
+        })
     }
 }

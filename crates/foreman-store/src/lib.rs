@@ -12,17 +12,21 @@
 //!
 //! It knows no scheduling rule, no file outside its own, no process. Time comes in as an argument.
 
+mod amendments;
 mod blocks;
 mod decisions;
 mod error;
 mod events;
+mod fold;
 mod ingest;
 mod open;
+mod revisions;
 mod runs;
 mod trust;
 
+pub use amendments::StoredAmendment;
 pub use blocks::{BlockFilter, StoredBlock};
-pub use decisions::{NewDecision, NewPolicy, Recorded, Ruled, StoredAmendment};
+pub use decisions::{NewDecision, NewPolicy, Recorded, Ruled};
 pub use error::StoreError;
 pub use events::EventSlice;
 pub use ingest::Ingested;

@@ -36,7 +36,11 @@ impl Store {
     /// [`StoreError::NewerLayout`] when a newer binary wrote it, [`StoreError::Open`] and
     /// [`StoreError::Migrate`] when it cannot be used.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let open = |source| StoreError::Open { path: path.to_owned(), source };
+        let open = |source| StoreError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        make_private(path).map_err(|error| open(sqlx::Error::Io(error)))?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -52,16 +56,23 @@ impl Store {
             .await
             .map_err(open)?;
         refuse_newer(path, &writer).await?;
-        MIGRATIONS.run(&writer).await.map_err(|source| StoreError::Migrate {
-            path: path.to_owned(),
-            source: Box::new(source),
-        })?;
+        MIGRATIONS
+            .run(&writer)
+            .await
+            .map_err(|source| StoreError::Migrate {
+                path: path.to_owned(),
+                source: Box::new(source),
+            })?;
         let reader = SqlitePoolOptions::new()
             .max_connections(4)
             .connect_with(options.create_if_missing(false).read_only(true))
             .await
             .map_err(open)?;
-        Ok(Self { path: path.to_owned(), writer, reader })
+        Ok(Self {
+            path: path.to_owned(),
+            writer,
+            reader,
+        })
     }
 
     /// The file.
@@ -93,8 +104,11 @@ impl Store {
     /// Begins a write of the engine with this epoch. The epoch is compared inside the transaction,
     /// which holds the write lock until it ends: nobody can take over in between.
     pub(crate) async fn write(&self, epoch: Epoch) -> Result<Transaction<'_, Sqlite>, StoreError> {
-        let mut tx =
-            self.writer.begin_with("BEGIN IMMEDIATE").await.during("begin a transaction")?;
+        let mut tx = self
+            .writer
+            .begin_with("BEGIN IMMEDIATE")
+            .await
+            .during("begin a transaction")?;
         let now: i64 = sqlx::query("SELECT epoch FROM meta WHERE id = 1")
             .fetch_one(&mut *tx)
             .await
@@ -163,14 +177,30 @@ pub(crate) async fn remember_request(
     Ok(())
 }
 
+/// Makes the file for its owner alone; what the library makes beside it has the same permissions.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    options
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+        .map(drop)
+}
+
 async fn refuse_newer(path: &Path, pool: &SqlitePool) -> Result<(), StoreError> {
     let what = "read its layout";
-    let has_layout =
-        sqlx::query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '_sqlx_migrations'")
-            .fetch_optional(pool)
-            .await
-            .map_err(|source| StoreError::Open { path: path.to_owned(), source })?
-            .is_some();
+    let has_layout = sqlx::query(
+        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '_sqlx_migrations'",
+    )
+    .fetch_optional(pool)
+    .await
+    .map_err(|source| StoreError::Open {
+        path: path.to_owned(),
+        source,
+    })?
+    .is_some();
     if !has_layout {
         return Ok(());
     }
@@ -179,11 +209,17 @@ async fn refuse_newer(path: &Path, pool: &SqlitePool) -> Result<(), StoreError> 
         .await
         .during(what)?
         .get(0);
-    let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
+    let known = MIGRATIONS
+        .iter()
+        .map(|migration| migration.version)
+        .max()
+        .unwrap_or(0);
     match found {
-        Some(found) if found > known => {
-            Err(StoreError::NewerLayout { path: path.to_owned(), found, known })
-        }
+        Some(found) if found > known => Err(StoreError::NewerLayout {
+            path: path.to_owned(),
+            found,
+            known,
+        }),
         _ => Ok(()),
     }
 }

@@ -1,8 +1,8 @@
 //! Runs and the orders they are attempts of.
 
-use crate::decisions::{compose, rules_in_force};
 use crate::error::{During, parse, write};
 use crate::open::{remember_request, signed, unsigned};
+use crate::revisions::{compose, rules_in_force};
 use crate::{RequestKey, Store, StoreError};
 use foreman_domain::{
     At, Epoch, EventSeq, OrderId, Outcome, Revision, RunId, RunState, StepKind, StepName,
@@ -171,15 +171,14 @@ impl Store {
     pub async fn ask_stop(&self, epoch: Epoch, run: &RunId, at: At) -> Result<(), StoreError> {
         let what = "record a stop";
         let mut tx = self.write(epoch).await?;
-        let rows = sqlx::query(
-            "UPDATE runs SET stop_asked_at = coalesce(stop_asked_at, ?) WHERE id = ?",
-        )
-        .bind(at.as_millis())
-        .bind(run.as_str())
-        .execute(&mut *tx)
-        .await
-        .during(what)?
-        .rows_affected();
+        let rows =
+            sqlx::query("UPDATE runs SET stop_asked_at = coalesce(stop_asked_at, ?) WHERE id = ?")
+                .bind(at.as_millis())
+                .bind(run.as_str())
+                .execute(&mut *tx)
+                .await
+                .during(what)?
+                .rows_affected();
         if rows == 0 {
             return Err(StoreError::NoRun(run.clone()));
         }
@@ -208,7 +207,9 @@ impl Store {
     /// [`StoreError::Statement`] and [`StoreError::Unreadable`].
     pub async fn runs(&self, limit: u32) -> Result<Vec<StoredRun>, StoreError> {
         let mut query = QueryBuilder::<Sqlite>::new(COLUMNS);
-        query.push("ORDER BY number DESC LIMIT ").push_bind(i64::from(limit));
+        query
+            .push("ORDER BY number DESC LIMIT ")
+            .push_bind(i64::from(limit));
         self.select(query).await
     }
 
@@ -216,11 +217,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Statement`].
-    pub async fn runs_beginning(
-        &self,
-        prefix: &str,
-        limit: u32,
-    ) -> Result<Vec<RunId>, StoreError> {
+    pub async fn runs_beginning(&self, prefix: &str, limit: u32) -> Result<Vec<RunId>, StoreError> {
         let rows = sqlx::query(
             "SELECT id FROM runs WHERE substr(id, 1, length(?1)) = ?1 ORDER BY number DESC LIMIT ?2",
         )
@@ -229,7 +226,10 @@ impl Store {
         .fetch_all(&self.reader)
         .await
         .during("look up a run")?;
-        Ok(rows.iter().filter_map(|row| row.get::<&str, _>(0).parse().ok()).collect())
+        Ok(rows
+            .iter()
+            .filter_map(|row| row.get::<&str, _>(0).parse().ok())
+            .collect())
     }
 
     /// Runs that are not at rest: live ones, and those in the middle of a merge.
@@ -264,17 +264,20 @@ impl Store {
                     name: StepName(row.get(0)),
                     kind: parse("kind of step", &format!("\"{}\"", row.get::<&str, _>(1)))?,
                     argv: parse("argument vector", row.get(2))?,
-                    result: result.map(|text| parse("result of a step", text)).transpose()?,
+                    result: result
+                        .map(|text| parse("result of a step", text))
+                        .transpose()?,
                 })
             })
             .collect()
     }
 
-    async fn select(
-        &self,
-        mut query: QueryBuilder<Sqlite>,
-    ) -> Result<Vec<StoredRun>, StoreError> {
-        let rows = query.build().fetch_all(&self.reader).await.during("read runs")?;
+    async fn select(&self, mut query: QueryBuilder<Sqlite>) -> Result<Vec<StoredRun>, StoreError> {
+        let rows = query
+            .build()
+            .fetch_all(&self.reader)
+            .await
+            .during("read runs")?;
         rows.iter().map(stored).collect()
     }
 }

@@ -35,13 +35,15 @@ impl Store {
     /// # Errors
     /// [`StoreError::Statement`].
     pub async fn is_trusted(&self, repo_key: &str, hash: &str) -> Result<bool, StoreError> {
-        Ok(sqlx::query("SELECT 1 FROM trust WHERE repo_key = ? AND hash = ?")
-            .bind(repo_key)
-            .bind(hash)
-            .fetch_optional(&self.reader)
-            .await
-            .during("look up trust")?
-            .is_some())
+        Ok(
+            sqlx::query("SELECT 1 FROM trust WHERE repo_key = ? AND hash = ?")
+                .bind(repo_key)
+                .bind(hash)
+                .fetch_optional(&self.reader)
+                .await
+                .during("look up trust")?
+                .is_some(),
+        )
     }
 
     /// Whether any content of this repository's policy file was ever trusted.
@@ -49,11 +51,13 @@ impl Store {
     /// # Errors
     /// [`StoreError::Statement`].
     pub async fn was_ever_trusted(&self, repo_key: &str) -> Result<bool, StoreError> {
-        Ok(sqlx::query("SELECT 1 FROM trust WHERE repo_key = ? LIMIT 1")
-            .bind(repo_key)
-            .fetch_optional(&self.reader)
-            .await
-            .during("look up trust")?
-            .is_some())
+        Ok(
+            sqlx::query("SELECT 1 FROM trust WHERE repo_key = ? LIMIT 1")
+                .bind(repo_key)
+                .fetch_optional(&self.reader)
+                .await
+                .during("look up trust")?
+                .is_some(),
+        )
     }
 }

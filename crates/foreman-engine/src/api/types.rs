@@ -1,8 +1,8 @@
 //! Requests and answers of the command list.
 
 use foreman_domain::{
-    Amendment, AmendmentId, At, Block, BlockId, Event, EventSeq, OrderId, Outcome, RunId,
-    RunState, Scope, Wall,
+    Amendment, AmendmentId, At, Block, BlockId, Event, EventSeq, OrderId, Outcome, RunId, RunState,
+    Scope, Wall,
 };
 use foreman_policy::{Bounds, EgressRule, Layer, Policy};
 use schemars::JsonSchema;

@@ -17,10 +17,16 @@ const GREETING: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) enum CallError {
     /// The engine is gone, or went away before it answered: ask the next one.
-    Gone,
+    Gone {
+        /// True when it may have begun to do what was asked.
+        asked: bool,
+    },
     /// It answered no.
     Refused(Failure),
 }
+
+const GONE: CallError = CallError::Gone { asked: false };
+const GONE_AFTER: CallError = CallError::Gone { asked: true };
 
 /// The engine of another process.
 #[derive(Debug)]
@@ -31,7 +37,9 @@ pub(crate) struct Client {
 impl Client {
     /// Joins the engine that listens there.
     pub async fn join(socket: &Path) -> Result<Self, CallError> {
-        let client = Self { socket: socket.to_owned() };
+        let client = Self {
+            socket: socket.to_owned(),
+        };
         client.connect().await?;
         Ok(client)
     }
@@ -51,8 +59,10 @@ impl Client {
             params: params.clone(),
         };
         let text = serde_json::to_string(&request).map_err(internal)?;
-        lines.send(text).await.map_err(|_| CallError::Gone)?;
-        let Some(Ok(line)) = lines.next().await else { return Err(CallError::Gone) };
+        lines.send(text).await.map_err(|_| GONE_AFTER)?;
+        let Some(Ok(line)) = lines.next().await else {
+            return Err(GONE_AFTER);
+        };
         let answer: ResponseLine = serde_json::from_str(&line).map_err(internal)?;
         match (answer.result, answer.error) {
             (_, Some(error)) => Err(CallError::Refused(error.data)),
@@ -61,8 +71,8 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Framed<UnixStream, LinesCodec>, CallError> {
-        let stream = UnixStream::connect(&self.socket).await.map_err(|_| CallError::Gone)?;
-        let peer = stream.peer_cred().map_err(|_| CallError::Gone)?;
+        let stream = UnixStream::connect(&self.socket).await.map_err(|_| GONE)?;
+        let peer = stream.peer_cred().map_err(|_| GONE)?;
         if peer.uid() != nix::unistd::geteuid().as_raw() {
             return Err(CallError::Refused(Failure::new(
                 Code::Environment,
@@ -71,7 +81,9 @@ impl Client {
         }
         let mut lines = Framed::new(stream, LinesCodec::new_with_max_length(ANSWER_BYTES));
         let greeting = tokio::time::timeout(GREETING, lines.next()).await;
-        let Ok(Some(Ok(line))) = greeting else { return Err(CallError::Gone) };
+        let Ok(Some(Ok(line))) = greeting else {
+            return Err(GONE);
+        };
         match serde_json::from_str::<Greeting>(&line) {
             Ok(_) => Ok(lines),
             Err(_) => refusal_instead(&line),
@@ -82,7 +94,9 @@ impl Client {
 /// A server with too many connections refuses where the greeting is expected.
 fn refusal_instead<T>(line: &str) -> Result<T, CallError> {
     let answer: ResponseLine = serde_json::from_str(line).map_err(internal)?;
-    Err(answer.error.map_or(CallError::Gone, |error| CallError::Refused(error.data)))
+    Err(answer
+        .error
+        .map_or(GONE, |error| CallError::Refused(error.data)))
 }
 
 fn internal(error: serde_json::Error) -> CallError {

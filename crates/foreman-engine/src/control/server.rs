@@ -56,7 +56,9 @@ impl Server {
             match accepted {
                 Ok((stream, _)) => {
                     let place = Arc::clone(&free).try_acquire_owned().ok();
-                    engine.tasks.spawn(connection(Arc::clone(&engine), stream, place));
+                    engine
+                        .tasks
+                        .spawn(connection(Arc::clone(&engine), stream, place));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the control socket could not accept");
@@ -67,11 +69,7 @@ impl Server {
     }
 }
 
-async fn connection(
-    engine: Arc<Engine>,
-    stream: UnixStream,
-    place: Option<OwnedSemaphorePermit>,
-) {
+async fn connection(engine: Arc<Engine>, stream: UnixStream, place: Option<OwnedSemaphorePermit>) {
     let me = nix::unistd::geteuid().as_raw();
     match stream.peer_cred() {
         Ok(peer) if peer.uid() == me => {}
@@ -87,7 +85,11 @@ async fn connection(
     let greeting = Greeting {
         jsonrpc: "2.0".into(),
         method: "welcome".into(),
-        params: Welcome { v: WIRE_VERSION, pid: std::process::id(), epoch: engine.epoch },
+        params: Welcome {
+            v: WIRE_VERSION,
+            pid: std::process::id(),
+            epoch: engine.epoch,
+        },
     };
     if !send(&mut lines, &greeting).await {
         return;
@@ -105,9 +107,16 @@ async fn connection(
             },
             Some(Err(error)) => {
                 let too_long = matches!(error, LinesCodecError::MaxLineLengthExceeded);
-                let what = if too_long { "a request is too long" } else { "a request is not text" };
-                send(&mut lines, &ResponseLine::new(None, Err(Failure::new(Code::Usage, what))))
-                    .await;
+                let what = if too_long {
+                    "a request is too long"
+                } else {
+                    "a request is not text"
+                };
+                send(
+                    &mut lines,
+                    &ResponseLine::new(None, Err(Failure::new(Code::Usage, what))),
+                )
+                .await;
                 return;
             }
         };
@@ -138,7 +147,10 @@ async fn answer(engine: &Arc<Engine>, line: &str) -> Option<ResponseLine> {
         params => params,
     };
     let key = RequestKey(request.id.clone());
-    let session = Session { engine: Arc::clone(engine), key };
+    let session = Session {
+        engine: Arc::clone(engine),
+        key,
+    };
     let answering = dispatch(&session, &request.method, params);
     let answer = if is_waiting(&request.method) {
         tokio::select! {
@@ -153,6 +165,11 @@ async fn answer(engine: &Arc<Engine>, line: &str) -> Option<ResponseLine> {
 
 /// Sends a line; false when the connection is of no use any more.
 async fn send<T: serde::Serialize>(lines: &mut Lines, line: &T) -> bool {
-    let Ok(text) = serde_json::to_string(line) else { return false };
-    matches!(tokio::time::timeout(WRITING, lines.send(text)).await, Ok(Ok(())))
+    let Ok(text) = serde_json::to_string(line) else {
+        return false;
+    };
+    matches!(
+        tokio::time::timeout(WRITING, lines.send(text)).await,
+        Ok(Ok(()))
+    )
 }

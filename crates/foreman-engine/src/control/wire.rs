@@ -61,11 +61,25 @@ impl ResponseLine {
     pub fn new(id: Option<String>, answer: Result<Value, Failure>) -> Self {
         let jsonrpc = "2.0".to_owned();
         match answer {
-            Ok(result) => Self { jsonrpc, id, result: Some(result), error: None },
+            Ok(result) => Self {
+                jsonrpc,
+                id,
+                result: Some(result),
+                error: None,
+            },
             Err(failure) => {
                 let message = failure.message.clone();
-                let error = RpcError { code: REFUSED, message, data: failure };
-                Self { jsonrpc, id, result: None, error: Some(error) }
+                let error = RpcError {
+                    code: REFUSED,
+                    message,
+                    data: failure,
+                };
+                Self {
+                    jsonrpc,
+                    id,
+                    result: None,
+                    error: Some(error),
+                }
             }
         }
     }

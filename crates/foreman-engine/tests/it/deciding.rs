@@ -36,7 +36,9 @@ async fn held(scene: &Scene, host: &Host) -> (RunId, BlockView) {
 
 async fn verdict(host: &Host, run: &RunId) -> ConnectVerdict {
     let seen = |events: &[foreman_domain::Event]| {
-        events.iter().any(|event| matches!(event.kind, EventKind::Egress { .. }))
+        events
+            .iter()
+            .any(|event| matches!(event.kind, EventKind::Egress { .. }))
     };
     let events = events_until(host, run, seen).await;
     events
@@ -57,8 +59,16 @@ async fn an_amendment_lets_the_held_connect_go_on() {
     let decided = host.block_amend(amend(&block, None)).await.unwrap();
     assert_eq!(decided.amendment.scope, Scope::Run);
     assert!(decided.in_force && decided.released == 1, "{decided:?}");
-    assert!(matches!(verdict(&host, &run).await, ConnectVerdict::Allowed { .. }));
-    let shown = host.block_show(BlockRef { block: block.block.id.to_string() }).await.unwrap();
+    assert!(matches!(
+        verdict(&host, &run).await,
+        ConnectVerdict::Allowed { .. }
+    ));
+    let shown = host
+        .block_show(BlockRef {
+            block: block.block.id.to_string(),
+        })
+        .await
+        .unwrap();
     assert!(shown.decided.unwrap().starts_with("amended by you at "));
     host.run_stop(named(&run)).await.unwrap();
 }
@@ -68,8 +78,13 @@ async fn once_covers_the_holds_that_were_on_the_card() {
     let scene = Scene::new();
     let host = scene.host().await;
     let (run, block) = held(&scene, &host).await;
-    host.block_amend(amend(&block, Some(Scope::Once))).await.unwrap();
-    assert!(matches!(verdict(&host, &run).await, ConnectVerdict::Allowed { .. }));
+    host.block_amend(amend(&block, Some(Scope::Once)))
+        .await
+        .unwrap();
+    assert!(matches!(
+        verdict(&host, &run).await,
+        ConnectVerdict::Allowed { .. }
+    ));
     host.run_stop(named(&run)).await.unwrap();
 }
 
@@ -78,9 +93,17 @@ async fn a_denial_refuses_with_its_reason_and_is_listed() {
     let scene = Scene::new();
     let host = scene.host().await;
     let (run, block) = held(&scene, &host).await;
-    host.block_deny(deny(&block, "use the mirror")).await.unwrap();
-    assert!(matches!(verdict(&host, &run).await, ConnectVerdict::Refused { .. }));
-    let query = PolicyQuery { run: Some(run.to_string()), repo: None };
+    host.block_deny(deny(&block, "use the mirror"))
+        .await
+        .unwrap();
+    assert!(matches!(
+        verdict(&host, &run).await,
+        ConnectVerdict::Refused { .. }
+    ));
+    let query = PolicyQuery {
+        run: Some(run.to_string()),
+        repo: None,
+    };
     let policy = host.policy_show(query).await.unwrap();
     assert_eq!(policy.policy.denials[0].reason, "use the mirror");
     assert_eq!(policy.amendments[0].scope, Scope::Run);
@@ -98,7 +121,10 @@ async fn a_second_decision_is_told_who_decided_and_when() {
         host.block_deny(deny(&block, "")).await.unwrap_err(),
     ] {
         assert_eq!(late.code, Code::AlreadyDecided);
-        assert!(late.message.contains("already amended by you at "), "{late}");
+        assert!(
+            late.message.contains("already amended by you at "),
+            "{late}"
+        );
     }
     host.run_stop(named(&run)).await.unwrap();
 }
@@ -107,7 +133,10 @@ async fn a_second_decision_is_told_who_decided_and_when() {
 async fn a_card_that_has_moved_is_refused_as_stale() {
     let scene = Scene::new();
     let host = scene.host().await;
-    let first = scene.start(&host, &["hold:a.example", "hold:b.example", "wait"]).await.id;
+    let first = scene
+        .start(&host, &["hold:a.example", "hold:b.example", "wait"])
+        .await
+        .id;
     let block = open_block(&host, &first).await;
     let mut wrong = amend(&block, None);
     wrong.expect = "h1-0000000000000000".into();
@@ -120,7 +149,13 @@ async fn a_card_that_has_moved_is_refused_as_stale() {
     host.block_amend(amend(&block, None)).await.unwrap();
     let second = open_block_numbered(&host, &first, 2).await;
     host.undo(UndoRequest::default()).await.unwrap();
-    assert_eq!(host.block_amend(amend(&second, None)).await.unwrap_err().code, Code::Stale);
+    assert_eq!(
+        host.block_amend(amend(&second, None))
+            .await
+            .unwrap_err()
+            .code,
+        Code::Stale
+    );
     let fresh = open_block_numbered(&host, &first, 2).await;
     host.block_amend(amend(&fresh, None)).await.unwrap();
     host.run_stop(named(&first)).await.unwrap();
@@ -133,7 +168,11 @@ async fn open_block_numbered(host: &Host, run: &RunId, number: u32) -> BlockView
         })
     };
     events_until(host, run, seen).await;
-    host.block_show(BlockRef { block: format!("{run}-b{number}") }).await.unwrap()
+    host.block_show(BlockRef {
+        block: format!("{run}-b{number}"),
+    })
+    .await
+    .unwrap()
 }
 
 #[tokio::test]
@@ -141,11 +180,17 @@ async fn a_wide_rule_needs_a_second_yes() {
     let scene = Scene::new();
     let host = scene.host().await;
     let (run, block) = held(&scene, &host).await;
-    let refused = host.block_amend(amend(&block, Some(Scope::Project))).await.unwrap_err();
+    let refused = host
+        .block_amend(amend(&block, Some(Scope::Project)))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, Code::Usage);
     let mut confirmed = amend(&block, Some(Scope::Project));
     confirmed.confirmed = true;
-    assert_eq!(host.block_amend(confirmed).await.unwrap().amendment.scope, Scope::Project);
+    assert_eq!(
+        host.block_amend(confirmed).await.unwrap().amendment.scope,
+        Scope::Project
+    );
     host.run_stop(named(&run)).await.unwrap();
 }
 
@@ -154,11 +199,18 @@ async fn a_number_and_a_scope_that_disagree_choose_nothing() {
     let scene = Scene::new();
     let host = scene.host().await;
     let (run, block) = held(&scene, &host).await;
-    let project = block.candidates.iter().find(|one| one.scope == Scope::Project).unwrap();
+    let project = block
+        .candidates
+        .iter()
+        .find(|one| one.scope == Scope::Project)
+        .unwrap();
     let mut request = amend(&block, Some(Scope::Run));
     request.rule = Some(project.number);
     request.confirmed = true;
-    assert_eq!(host.block_amend(request).await.unwrap_err().code, Code::BadInput);
+    assert_eq!(
+        host.block_amend(request).await.unwrap_err().code,
+        Code::BadInput
+    );
     host.run_stop(named(&run)).await.unwrap();
 }
 
@@ -166,20 +218,38 @@ async fn a_number_and_a_scope_that_disagree_choose_nothing() {
 async fn undo_takes_the_newest_decision_back_and_revoke_any() {
     let scene = Scene::new();
     let host = scene.host().await;
-    assert_eq!(host.undo(UndoRequest::default()).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(
+        host.undo(UndoRequest::default()).await.unwrap_err().code,
+        Code::NotFound
+    );
     let (run, block) = held(&scene, &host).await;
     let decided = host.block_amend(amend(&block, None)).await.unwrap();
     let undone = host.undo(UndoRequest::default()).await.unwrap();
     assert_eq!(undone.amendment.id, decided.amendment.id);
     assert_eq!(undone.amendment.state, AmendmentState::Revoked);
     assert!(undone.in_force);
-    let twice = RevokeRequest { amendment: decided.amendment.id };
-    assert_eq!(host.policy_revoke(twice).await.unwrap_err().code, Code::AlreadyDecided);
+    let twice = RevokeRequest {
+        amendment: decided.amendment.id,
+    };
+    assert_eq!(
+        host.policy_revoke(twice).await.unwrap_err().code,
+        Code::AlreadyDecided
+    );
 
-    let again = host.block_show(BlockRef { block: block.block.id.to_string() }).await.unwrap();
+    let again = host
+        .block_show(BlockRef {
+            block: block.block.id.to_string(),
+        })
+        .await
+        .unwrap();
     let denied = host.block_deny(deny(&again, "")).await.unwrap();
-    let revoke = RevokeRequest { amendment: denied.amendment.id };
-    assert_eq!(host.policy_revoke(revoke).await.unwrap().amendment.state, AmendmentState::Revoked);
+    let revoke = RevokeRequest {
+        amendment: denied.amendment.id,
+    };
+    assert_eq!(
+        host.policy_revoke(revoke).await.unwrap().amendment.state,
+        AmendmentState::Revoked
+    );
     host.run_stop(named(&run)).await.unwrap();
 }
 
@@ -191,9 +261,15 @@ async fn a_decision_on_an_ended_run_counts_for_later_runs_only() {
     request.unattended = true;
     let run = host.run_create(request).await.unwrap().id;
     at_rest(&host, &run).await;
-    let list = BlockList { run: Some(run.to_string()), all: true };
+    let list = BlockList {
+        run: Some(run.to_string()),
+        all: true,
+    };
     let block = host.block_list(list).await.unwrap().blocks.pop().unwrap();
-    let refused = host.block_amend(amend(&block, Some(Scope::Run))).await.unwrap_err();
+    let refused = host
+        .block_amend(amend(&block, Some(Scope::Run)))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, Code::Conflict);
     let mut project = amend(&block, Some(Scope::Project));
     project.confirmed = true;
@@ -207,9 +283,18 @@ async fn a_decision_on_an_ended_run_counts_for_later_runs_only() {
 
     // The decision is in the ended run's feed, and can be taken back like any other.
     let events = events_until(&host, &run, |_| true).await;
-    assert!(events.iter().any(|event| matches!(event.kind, EventKind::Amendment { .. })));
-    let revoke = RevokeRequest { amendment: decided.amendment.id };
-    assert_eq!(host.policy_revoke(revoke).await.unwrap().amendment.state, AmendmentState::Revoked);
+    assert!(
+        events
+            .iter()
+            .any(|event| matches!(event.kind, EventKind::Amendment { .. }))
+    );
+    let revoke = RevokeRequest {
+        amendment: decided.amendment.id,
+    };
+    assert_eq!(
+        host.policy_revoke(revoke).await.unwrap().amendment.state,
+        AmendmentState::Revoked
+    );
 }
 
 #[tokio::test]
@@ -222,7 +307,10 @@ async fn project_scope_reaches_another_live_run_at_once() {
     project.confirmed = true;
     host.block_amend(project).await.unwrap();
     for run in [&first, &second] {
-        assert!(matches!(verdict(&host, run).await, ConnectVerdict::Allowed { .. }));
+        assert!(matches!(
+            verdict(&host, run).await,
+            ConnectVerdict::Allowed { .. }
+        ));
     }
     for run in [&first, &second] {
         host.run_stop(named(run)).await.unwrap();
@@ -234,14 +322,25 @@ async fn a_short_name_is_a_block_only_when_one_run_has_it_open() {
     let scene = Scene::new();
     let host = scene.host().await;
     let (first, block) = held(&scene, &host).await;
-    let short = host.block_show(BlockRef { block: "b1".into() }).await.unwrap();
+    let short = host
+        .block_show(BlockRef { block: "b1".into() })
+        .await
+        .unwrap();
     assert_eq!(short.block.id, block.block.id);
     let (second, _) = held(&scene, &host).await;
     let refusal = |refused: Failure| refused.code;
-    let several = host.block_show(BlockRef { block: "b1".into() }).await.map_err(refusal);
+    let several = host
+        .block_show(BlockRef { block: "b1".into() })
+        .await
+        .map_err(refusal);
     assert_eq!(several.unwrap_err(), Code::BadInput);
     for wrong in ["", "b", "b9", "x", "b1; rm"] {
-        let refused = host.block_show(BlockRef { block: wrong.into() }).await.map_err(refusal);
+        let refused = host
+            .block_show(BlockRef {
+                block: wrong.into(),
+            })
+            .await
+            .map_err(refusal);
         assert_eq!(refused.unwrap_err(), Code::NotFound, "{wrong}");
     }
     for run in [&first, &second] {
@@ -257,12 +356,17 @@ async fn a_decision_that_two_make_at_once_is_made_once() {
     let scene = Scene::new();
     let host = scene.host().await;
     let (run, block) = held(&scene, &host).await;
-    let (one, two) =
-        tokio::join!(host.block_amend(amend(&block, None)), host.block_deny(deny(&block, "")));
+    let (one, two) = tokio::join!(
+        host.block_amend(amend(&block, None)),
+        host.block_deny(deny(&block, ""))
+    );
     let codes = |answer: Result<Decided, Failure>| answer.map_err(|failure| failure.code);
     match (codes(one), codes(two)) {
         (Ok(_), Err(code)) | (Err(code), Ok(_)) => {
-            assert!(matches!(code, Code::AlreadyDecided | Code::Stale), "{code:?}");
+            assert!(
+                matches!(code, Code::AlreadyDecided | Code::Stale),
+                "{code:?}"
+            );
         }
         other => panic!("{other:?}"),
     }

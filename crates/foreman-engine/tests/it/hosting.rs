@@ -27,7 +27,14 @@ async fn a_joined_host_takes_over_when_the_engine_closes() {
     let first = scene.host().await;
     let second = scene.host().await;
     first.close().await;
-    assert!(second.run_list(RunList::default()).await.unwrap().runs.is_empty());
+    assert!(
+        second
+            .run_list(RunList::default())
+            .await
+            .unwrap()
+            .runs
+            .is_empty()
+    );
     assert!(second.is_hosting());
 }
 
@@ -38,7 +45,9 @@ async fn a_block_can_be_amended_after_the_engine_was_killed() {
     assert_eq!(other.role, "hosting");
     let host = scene.host().await;
     assert!(!host.is_hosting());
-    let run = scene.start(&host, &["hold:registry.example", "commit:a"]).await;
+    let run = scene
+        .start(&host, &["hold:registry.example", "commit:a"])
+        .await;
     let block = open_block(&host, &run.id).await;
 
     other.kill();
@@ -55,7 +64,40 @@ async fn a_block_can_be_amended_after_the_engine_was_killed() {
     assert!(host.is_hosting());
     assert!(decided.in_force);
     let ended = at_rest(&host, &run.id).await;
-    assert!(matches!(ended.state, RunState::Review { agent_succeeded: true, .. }), "{ended:?}");
+    assert!(
+        matches!(
+            ended.state,
+            RunState::Review {
+                agent_succeeded: true,
+                ..
+            }
+        ),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_new_engine_decides_at_once_about_a_run_that_outlived_the_last() {
+    let scene = Scene::new();
+    let mut other = scene.other_process();
+    let host = scene.host().await;
+    let run = scene.start(&host, &["hold:registry.example"]).await;
+    let block = open_block(&host, &run.id).await;
+    other.kill();
+    drop(host);
+    let next = scene.host().await;
+    let decided = next
+        .block_amend(AmendRequest {
+            block: block.block.id.to_string(),
+            expect: block.expect,
+            scope: None,
+            rule: None,
+            confirmed: false,
+        })
+        .await
+        .unwrap();
+    assert!(decided.in_force && decided.released == 1, "{decided:?}");
+    at_rest(&next, &run.id).await;
 }
 
 #[tokio::test]

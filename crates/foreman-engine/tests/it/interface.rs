@@ -17,6 +17,9 @@ fn every_command_has_a_request_and_an_answer_in_the_schema() {
     let schema = foreman_engine::api::schema();
     for name in foreman_engine::api::COMMAND_NAMES {
         let command = &schema["commands"][name];
-        assert!(command["request"].is_object() && command["response"].is_object(), "{name}");
+        assert!(
+            command["request"].is_object() && command["response"].is_object(),
+            "{name}"
+        );
     }
 }

@@ -12,7 +12,10 @@ async fn reviewed(scene: &Scene, host: &Host) -> RunId {
 }
 
 fn merge(run: &RunId, expect: &str) -> MergeRequest {
-    MergeRequest { run: run.to_string(), expect: expect.into() }
+    MergeRequest {
+        run: run.to_string(),
+        expect: expect.into(),
+    }
 }
 
 #[tokio::test]
@@ -24,7 +27,12 @@ async fn a_merge_fast_forwards_the_base_to_what_was_reviewed() {
     assert_eq!(diff.refusal, None);
     assert_eq!(diff.files.len(), 1);
     let merged = host.run_merge(merge(&run, &diff.expect)).await.unwrap();
-    assert_eq!(merged.state, RunState::Merged { commit: diff.head.clone() });
+    assert_eq!(
+        merged.state,
+        RunState::Merged {
+            commit: diff.head.clone()
+        }
+    );
     assert_eq!(scene.git(&["rev-parse", "main"]), diff.head);
     assert!(scene.repo().join("a").is_file());
     let again = host.run_merge(merge(&run, &diff.expect)).await.unwrap_err();
@@ -41,9 +49,15 @@ async fn a_merge_of_something_else_than_was_shown_is_stale() {
     let before = scene.git(&["rev-parse", "main"]);
     let stale = host.run_merge(merge(&run, &diff.expect)).await.unwrap_err();
     assert_eq!(stale.code, Code::Stale);
-    assert_eq!(host.run_merge(merge(&run, "")).await.unwrap_err().code, Code::Stale);
+    assert_eq!(
+        host.run_merge(merge(&run, "")).await.unwrap_err().code,
+        Code::Stale
+    );
     assert_eq!(scene.git(&["rev-parse", "main"]), before);
-    assert!(matches!(host.run_show(named(&run)).await.unwrap().state, RunState::Review { .. }));
+    assert!(matches!(
+        host.run_show(named(&run)).await.unwrap().state,
+        RunState::Review { .. }
+    ));
 }
 
 #[tokio::test]
@@ -66,8 +80,12 @@ async fn a_refused_merge_says_why_and_goes_back_to_review() {
         kinds: vec!["warning".into(), "state".into()],
     };
     let events = host.run_events(request).await.unwrap().events;
-    let merging =
-        events.iter().any(|event| event.kind == EventKind::State { to: RunState::Merging });
+    let merging = events.iter().any(|event| {
+        event.kind
+            == EventKind::State {
+                to: RunState::Merging,
+            }
+    });
     let why = events.iter().any(|event| {
         matches!(&event.kind, EventKind::Warning { message } if message.starts_with("not merged: "))
     });
@@ -105,7 +123,11 @@ async fn a_live_run_is_neither_shown_as_a_diff_nor_discarded() {
         host.run_diff(named(&run)).await.unwrap_err(),
         host.run_discard(named(&run)).await.unwrap_err(),
         host.run_merge(merge(&run, "")).await.unwrap_err(),
-        host.run_restore(RunRef { run: run.to_string() }).await.unwrap_err(),
+        host.run_restore(RunRef {
+            run: run.to_string(),
+        })
+        .await
+        .unwrap_err(),
     ] {
         assert_eq!(refused.code, Code::Conflict, "{refused}");
     }

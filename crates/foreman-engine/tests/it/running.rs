@@ -10,20 +10,41 @@ async fn commits_end_in_review_on_the_runs_own_branch() {
     let scene = Scene::new();
     let host = scene.host().await;
     let base = scene.git(&["rev-parse", "main"]);
-    let run = scene.start(&host, &["line:hello", "commit:a", "commit:b"]).await;
-    assert_eq!((run.base.as_str(), run.base_branch.as_str()), (base.as_str(), "main"));
+    let run = scene
+        .start(&host, &["line:hello", "commit:a", "commit:b"])
+        .await;
+    assert_eq!(
+        (run.base.as_str(), run.base_branch.as_str()),
+        (base.as_str(), "main")
+    );
     let ended = at_rest(&host, &run.id).await;
-    let RunState::Review { head, agent_succeeded: true, .. } = &ended.state else {
+    let RunState::Review {
+        head,
+        agent_succeeded: true,
+        ..
+    } = &ended.state
+    else {
         panic!("{ended:?}")
     };
     assert_eq!(scene.git(&["rev-parse", &run.branch]), *head);
-    assert_eq!(scene.git(&["rev-list", "--count", &format!("main..{head}")]), "2");
+    assert_eq!(
+        scene.git(&["rev-list", "--count", &format!("main..{head}")]),
+        "2"
+    );
     let events = events_until(&host, &run.id, |_| true).await;
     let kinds: Vec<_> = events.iter().map(|event| event.kind.tag()).collect();
-    assert!(kinds.contains(&"output") && kinds.contains(&"commits"), "{kinds:?}");
+    assert!(
+        kinds.contains(&"output") && kinds.contains(&"commits"),
+        "{kinds:?}"
+    );
     let seqs: Vec<_> = events.iter().map(|event| event.seq.0).collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
-    assert!(!scene.data().join(format!("state/runs/{}/spec.json", run.id)).exists());
+    assert!(
+        !scene
+            .data()
+            .join(format!("state/runs/{}/spec.json", run.id))
+            .exists()
+    );
 }
 
 #[tokio::test]
@@ -35,12 +56,21 @@ async fn an_agents_exit_code_is_no_success_and_no_failure_by_itself() {
     let failed_with_work = scene.start(&host, &["commit:a", "exit:3"]).await;
     assert_eq!(at_rest(&host, &nothing.id).await.state, RunState::NoChanges);
     let failed = at_rest(&host, &failed.id).await;
-    let RunState::Failed { reason: FailReason::Agent { message } } = &failed.state else {
+    let RunState::Failed {
+        reason: FailReason::Agent { message },
+    } = &failed.state
+    else {
         panic!("{failed:?}")
     };
     assert!(message.contains("exit code 3"), "{message}");
     let with_work = at_rest(&host, &failed_with_work.id).await;
-    assert!(matches!(with_work.state, RunState::Review { agent_succeeded: false, .. }));
+    assert!(matches!(
+        with_work.state,
+        RunState::Review {
+            agent_succeeded: false,
+            ..
+        }
+    ));
 }
 
 #[tokio::test]
@@ -49,16 +79,48 @@ async fn a_run_whose_supervisor_dies_is_lost_and_its_worktree_is_kept() {
     let host = scene.host().await;
     let run = scene.start(&host, &["line:alive", "crash"]).await;
     let ended = at_rest(&host, &run.id).await;
-    let RunState::Interrupted { reason: InterruptReason::Lost { message } } = &ended.state else {
+    let RunState::Interrupted {
+        reason: InterruptReason::Lost { message },
+    } = &ended.state
+    else {
         panic!("{ended:?}")
     };
     assert!(message.contains("left no result"), "{message}");
     assert!(run.worktree.join("README").is_file());
     let events = events_until(&host, &run.id, |_| true).await;
     assert!(
-        events.iter().any(|event| matches!(&event.kind, EventKind::Output { text, .. } if text == "alive")),
+        events
+            .iter()
+            .any(|event| matches!(&event.kind, EventKind::Output { text, .. } if text == "alive")),
         "what it had said was lost"
     );
+}
+
+#[tokio::test]
+async fn a_damaged_journal_does_not_keep_a_run_from_its_end() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = scene.start(&host, &["line:one", "wait"]).await;
+    let folder = scene.data().join("state/runs").join(run.id.as_str());
+    let identity = std::fs::read_to_string(folder.join("identity.json")).unwrap();
+    let identity: serde_json::Value = serde_json::from_str(&identity).unwrap();
+    let seen = |events: &[foreman_domain::Event]| {
+        events
+            .iter()
+            .any(|event| matches!(event.kind, EventKind::Output { .. }))
+    };
+    events_until(&host, &run.id, seen).await;
+    let pid = nix::unistd::Pid::from_raw(identity["pid"].as_i64().unwrap() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    let journal = std::fs::read_to_string(folder.join("journal.ndjson")).unwrap();
+    std::fs::write(folder.join("journal.ndjson"), format!("rubbish\n{journal}")).unwrap();
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    let ended = at_rest(&host, &run.id).await;
+    assert!(
+        matches!(ended.state, RunState::Interrupted { .. }),
+        "{ended:?}"
+    );
+    assert!(folder.join("journal.damaged").is_file());
 }
 
 #[tokio::test]
@@ -67,7 +129,12 @@ async fn a_stop_is_said_only_when_the_run_is_at_rest() {
     let host = scene.host().await;
     let run = scene.start(&host, &["wait"]).await;
     let stopped = host.run_stop(named(&run.id)).await.unwrap();
-    assert_eq!(stopped.state, RunState::Cancelled { by: CancelCause::Operator });
+    assert_eq!(
+        stopped.state,
+        RunState::Cancelled {
+            by: CancelCause::Operator
+        }
+    );
     let again = host.run_stop(named(&run.id)).await.unwrap();
     assert_eq!(again.state, stopped.state);
 }
@@ -88,18 +155,32 @@ async fn a_stop_asked_of_an_engine_that_is_killed_is_carried_out_by_the_next() {
 async fn a_run_is_named_by_a_beginning_of_its_id_or_as_the_last() {
     let scene = Scene::new();
     let host = scene.host().await;
-    let none = host.run_show(RunRef { run: "last".into() }).await.unwrap_err();
+    let none = host
+        .run_show(RunRef { run: "last".into() })
+        .await
+        .unwrap_err();
     assert_eq!(none.code, Code::NotFound);
     let first = scene.start(&host, &["exit:0"]).await;
     let second = scene.start(&host, &["exit:0"]).await;
     let last = host.run_show(RunRef { run: "last".into() }).await.unwrap();
     assert_eq!(last.id, second.id);
     let whole = first.id.to_string();
-    assert_eq!(host.run_show(RunRef { run: whole[..7].into() }).await.unwrap().id, first.id);
+    assert_eq!(
+        host.run_show(RunRef {
+            run: whole[..7].into()
+        })
+        .await
+        .unwrap()
+        .id,
+        first.id
+    );
     let several = host.run_show(RunRef { run: "r".into() }).await.unwrap_err();
     assert_eq!(several.code, Code::BadInput);
     for wrong in ["", "x", "../etc/passwd", "r%", "rzzzzzzzzz"] {
-        let refused = host.run_show(RunRef { run: wrong.into() }).await.unwrap_err();
+        let refused = host
+            .run_show(RunRef { run: wrong.into() })
+            .await
+            .unwrap_err();
         assert_eq!(refused.code, Code::NotFound, "{wrong}");
     }
 }
@@ -112,14 +193,26 @@ async fn a_missing_wall_refuses_before_anything_is_made_unless_it_is_accepted() 
     let program = programs.join("foreman-shim");
     std::fs::copy(example("scripted_shim"), &program).unwrap();
     std::fs::write(programs.join("broken-wall"), "network").unwrap();
-    let options = HostOptions { shim_program: Some(program), ..scene.options() };
+    let options = HostOptions {
+        shim_program: Some(program),
+        ..scene.options()
+    };
     let host = foreman_engine::Host::open(options).await.unwrap();
 
-    let refused = host.run_create(scene.request(&["exit:0"])).await.unwrap_err();
+    let refused = host
+        .run_create(scene.request(&["exit:0"]))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, Code::WallMissing);
     assert!(refused.message.contains("network"), "{refused}");
     assert_eq!(refused.hint.as_deref(), Some("mend it"));
-    assert!(host.run_list(Default::default()).await.unwrap().runs.is_empty());
+    assert!(
+        host.run_list(Default::default())
+            .await
+            .unwrap()
+            .runs
+            .is_empty()
+    );
     assert_eq!(scene.git(&["branch", "--list", "foreman/*"]), "");
 
     let mut request = scene.request(&["exit:0"]);
@@ -146,22 +239,34 @@ async fn a_supervisor_that_does_not_start_leaves_a_failed_run_and_nothing_else()
         "#!/bin/sh\nif [ \"$1\" = doctor ]; then\n  cat \"$0.json\"\nelse\n  echo no luck >&2; exit 1\nfi\n",
     )
     .unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(
+        &program,
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
     let found = std::process::Command::new(example("scripted_shim"))
         .args(["doctor", "--json"])
         .output()
         .unwrap();
     std::fs::write(scene.dir.path().join("foreman-shim.json"), found.stdout).unwrap();
-    let options = HostOptions { shim_program: Some(program), ..scene.options() };
+    let options = HostOptions {
+        shim_program: Some(program),
+        ..scene.options()
+    };
     let host = foreman_engine::Host::open(options).await.unwrap();
 
-    let refused = host.run_create(scene.request(&["exit:0"])).await.unwrap_err();
+    let refused = host
+        .run_create(scene.request(&["exit:0"]))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, Code::Environment);
     assert!(refused.message.contains("no luck"), "{refused}");
     let runs = host.run_list(Default::default()).await.unwrap().runs;
     assert!(matches!(
         runs[0].state,
-        RunState::Failed { reason: FailReason::Provision { .. } }
+        RunState::Failed {
+            reason: FailReason::Provision { .. }
+        }
     ));
     assert!(!runs[0].worktree.exists());
     assert_eq!(scene.git(&["branch", "--list", "foreman/*"]), "");
@@ -207,7 +312,13 @@ async fn bad_requests_are_refused_before_anything_is_made() {
         let refused = host.run_create(request.clone()).await.unwrap_err();
         assert_eq!(refused.code, code, "{refused} {request:?}");
     }
-    assert!(host.run_list(Default::default()).await.unwrap().runs.is_empty());
+    assert!(
+        host.run_list(Default::default())
+            .await
+            .unwrap()
+            .runs
+            .is_empty()
+    );
     assert_eq!(scene.git(&["branch", "--list", "foreman/*"]), "");
 }
 

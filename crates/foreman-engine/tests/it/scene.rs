@@ -20,7 +20,9 @@ pub struct Scene {
 
 impl Scene {
     pub fn new() -> Self {
-        let scene = Self { dir: tempfile::tempdir().unwrap() };
+        let scene = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
         std::fs::create_dir(scene.repo()).unwrap();
         scene.git(&["init", "-q", "-b", "main"]);
         std::fs::write(scene.repo().join("README"), "hello\n").unwrap();
@@ -66,7 +68,11 @@ impl Scene {
 
     /// A request whose agent follows this script.
     pub fn request(&self, script: &[&str]) -> RunCreate {
-        let argv = ["scripted"].iter().chain(script).map(|word| (*word).to_owned()).collect();
+        let argv = ["scripted"]
+            .iter()
+            .chain(script)
+            .map(|word| (*word).to_owned())
+            .collect();
         RunCreate {
             repo: self.repo(),
             title: None,
@@ -102,7 +108,10 @@ impl Scene {
         let mut line = String::new();
         let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
         std::io::BufRead::read_line(&mut output, &mut line).unwrap();
-        OtherHost { child, role: line.trim().to_owned() }
+        OtherHost {
+            child,
+            role: line.trim().to_owned(),
+        }
     }
 }
 
@@ -128,13 +137,24 @@ impl Drop for OtherHost {
 /// A program that is built beside the tests.
 pub fn example(name: &str) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
-    let path = exe.parent().and_then(Path::parent).unwrap().join("examples").join(name);
-    assert!(path.is_file(), "{} is not built: run `cargo test` for the whole crate", path.display());
+    let path = exe
+        .parent()
+        .and_then(Path::parent)
+        .unwrap()
+        .join("examples")
+        .join(name);
+    assert!(
+        path.is_file(),
+        "{} is not built: run `cargo test` for the whole crate",
+        path.display()
+    );
     path
 }
 
 pub fn named(run: &RunId) -> RunRef {
-    RunRef { run: run.to_string() }
+    RunRef {
+        run: run.to_string(),
+    }
 }
 
 /// Waits until the run's events fulfil a condition, and gives all events so far.
@@ -158,7 +178,10 @@ pub async fn events_until(
         if wanted(&events) {
             return events;
         }
-        assert!(Instant::now() < deadline, "it did not come to that: {events:#?}");
+        assert!(
+            Instant::now() < deadline,
+            "it did not come to that: {events:#?}"
+        );
     }
 }
 
@@ -181,6 +204,14 @@ pub async fn open_block(host: &Host, run: &RunId) -> BlockView {
         })
     })
     .await;
-    let list = BlockList { run: Some(run.to_string()), all: false };
-    host.block_list(list).await.unwrap().blocks.pop().expect("an open block")
+    let list = BlockList {
+        run: Some(run.to_string()),
+        all: false,
+    };
+    host.block_list(list)
+        .await
+        .unwrap()
+        .blocks
+        .pop()
+        .expect("an open block")
 }

@@ -6,7 +6,9 @@ use foreman_policy::{HostPattern, Layer};
 use foreman_store::{NewDecision, Recorded, RequestKey, Ruled, StoreError};
 
 async fn held(scratch: &Scratch, run: &RunId) {
-    let kind = EventKind::Block { block: block(run, 1, BlockState::Open) };
+    let kind = EventKind::Block {
+        block: block(run, 1, BlockState::Open),
+    };
     scratch.ingest(run, &[event(run, 1, kind)]).await;
 }
 
@@ -22,11 +24,18 @@ fn decision(run: &RunId, shown: u64, ruled: Ruled) -> NewDecision {
 }
 
 fn allow(scope: Scope) -> Ruled {
-    Ruled::Allow { scope, rule: Box::new(rule("a.example")) }
+    Ruled::Allow {
+        scope,
+        rule: Box::new(rule("a.example")),
+    }
 }
 
 async fn amend(scratch: &Scratch, run: &RunId, scope: Scope) -> Recorded {
-    scratch.store.decide(scratch.epoch, &decision(run, 1, allow(scope))).await.unwrap()
+    scratch
+        .store
+        .decide(scratch.epoch, &decision(run, 1, allow(scope)))
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -40,13 +49,26 @@ async fn an_amendment_is_record_and_revision_and_block_at_once() {
     let policy = &recorded.policies[0].policy;
     assert_eq!(policy.revision, Revision(2));
     assert_eq!(policy.egress[0].host, HostPattern::Name("a.example".into()));
-    assert_eq!(policy.egress[0].origin.amendment, Some(recorded.amendment.id.clone()));
+    assert_eq!(
+        policy.egress[0].origin.amendment,
+        Some(recorded.amendment.id.clone())
+    );
     assert_eq!(policy.egress[0].origin.layer, Layer::Amendment);
 
     let stored = scratch.store.run(&run).await.unwrap();
     assert_eq!((stored.revision, &stored.policy), (Revision(2), policy));
-    let block = scratch.store.block(&recorded.amendment.block).await.unwrap().block;
-    assert_eq!(block.state, BlockState::Amended { amendment: recorded.amendment.id });
+    let block = scratch
+        .store
+        .block(&recorded.amendment.block)
+        .await
+        .unwrap()
+        .block;
+    assert_eq!(
+        block.state,
+        BlockState::Amended {
+            amendment: recorded.amendment.id
+        }
+    );
 }
 
 #[tokio::test]
@@ -55,28 +77,53 @@ async fn the_second_decision_on_a_block_learns_of_the_first() {
     let run = scratch.run(1).await;
     held(&scratch, &run).await;
     amend(&scratch, &run, Scope::Run).await;
-    let late = decision(&run, 1, Ruled::Deny { reason: String::new() });
+    let late = decision(
+        &run,
+        1,
+        Ruled::Deny {
+            reason: String::new(),
+        },
+    );
     let refused = scratch.store.decide(scratch.epoch, &late).await;
-    assert!(matches!(refused, Err(StoreError::AlreadyDecided(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::AlreadyDecided(_))),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_decision_under_a_revision_that_moved_is_refused() {
     let scratch = Scratch::new().await;
     let run = scratch.run(1).await;
-    let kind = |number| EventKind::Block { block: block(&run, number, BlockState::Open) };
-    scratch.ingest(&run, &[event(&run, 1, kind(1)), event(&run, 2, kind(2))]).await;
+    let kind = |number| EventKind::Block {
+        block: block(&run, number, BlockState::Open),
+    };
+    scratch
+        .ingest(&run, &[event(&run, 1, kind(1)), event(&run, 2, kind(2))])
+        .await;
     amend(&scratch, &run, Scope::Run).await;
     let mut second = decision(&run, 1, allow(Scope::Run));
     second.block = BlockId::new(run.clone(), 2);
     let refused = scratch.store.decide(scratch.epoch, &second).await;
     assert!(
-        matches!(refused, Err(StoreError::RevisionMoved { now: Revision(2), .. })),
+        matches!(
+            refused,
+            Err(StoreError::RevisionMoved {
+                now: Revision(2),
+                ..
+            })
+        ),
         "{refused:?}"
     );
     second.shown = Revision(2);
     assert_eq!(
-        scratch.store.decide(scratch.epoch, &second).await.unwrap().amendment.revision,
+        scratch
+            .store
+            .decide(scratch.epoch, &second)
+            .await
+            .unwrap()
+            .amendment
+            .revision,
         Revision(3)
     );
 }
@@ -87,8 +134,14 @@ async fn a_stale_engine_cannot_decide() {
     let run = scratch.run(1).await;
     held(&scratch, &run).await;
     scratch.store.take_epoch().await.unwrap();
-    let refused = scratch.store.decide(scratch.epoch, &decision(&run, 1, allow(Scope::Run))).await;
-    assert!(matches!(refused, Err(StoreError::StaleEpoch { .. })), "{refused:?}");
+    let refused = scratch
+        .store
+        .decide(scratch.epoch, &decision(&run, 1, allow(Scope::Run)))
+        .await;
+    assert!(
+        matches!(refused, Err(StoreError::StaleEpoch { .. })),
+        "{refused:?}"
+    );
     assert_eq!(scratch.store.run(&run).await.unwrap().revision, Revision(1));
 }
 
@@ -99,7 +152,11 @@ async fn taking_back_removes_the_rule_and_lets_the_block_be_decided_again() {
     held(&scratch, &run).await;
     let id = amend(&scratch, &run, Scope::Run).await.amendment.id;
     let at = At::from_millis(3000);
-    let back = scratch.store.revoke(scratch.epoch, &id, at, None).await.unwrap();
+    let back = scratch
+        .store
+        .revoke(scratch.epoch, &id, at, None)
+        .await
+        .unwrap();
     assert_eq!(back.amendment.state, AmendmentState::Revoked);
     assert_eq!(back.policies[0].policy.revision, Revision(3));
     assert!(back.policies[0].policy.egress.is_empty());
@@ -107,7 +164,13 @@ async fn taking_back_removes_the_rule_and_lets_the_block_be_decided_again() {
     let twice = scratch.store.revoke(scratch.epoch, &id, at, None).await;
     assert!(matches!(twice, Err(StoreError::NotActive(_))), "{twice:?}");
 
-    let deny = decision(&run, 3, Ruled::Deny { reason: "no".into() });
+    let deny = decision(
+        &run,
+        3,
+        Ruled::Deny {
+            reason: "no".into(),
+        },
+    );
     let denied = scratch.store.decide(scratch.epoch, &deny).await.unwrap();
     assert_eq!(denied.policies[0].policy.denials.len(), 1);
     assert_eq!(denied.amendment.scope, Scope::Run);
@@ -121,24 +184,46 @@ async fn older_news_of_a_shim_does_not_reopen_a_decided_block() {
     let recorded = amend(&scratch, &run, Scope::Run).await;
     let mut late = block(&run, 1, BlockState::Open);
     late.waiting = 7;
-    scratch.ingest(&run, &[event(&run, 2, EventKind::Block { block: late })]).await;
-    let block_now = scratch.store.block(&recorded.amendment.block).await.unwrap().block;
+    scratch
+        .ingest(&run, &[event(&run, 2, EventKind::Block { block: late })])
+        .await;
+    let block_now = scratch
+        .store
+        .block(&recorded.amendment.block)
+        .await
+        .unwrap()
+        .block;
     assert_eq!(block_now.state.tag(), "amended");
     assert_eq!(block_now.waiting, 7);
 
     // Once the shim has confirmed the revision, its word counts again.
-    let applied =
-        EventKind::PolicyApplied { revision: Revision(2), released: 1, refused: 0, cut: 0 };
+    let applied = EventKind::PolicyApplied {
+        revision: Revision(2),
+        released: 1,
+        refused: 0,
+        cut: 0,
+    };
     let reopened = block(&run, 1, BlockState::Open);
     scratch
         .ingest(
             &run,
-            &[event(&run, 3, applied), event(&run, 4, EventKind::Block { block: reopened })],
+            &[
+                event(&run, 3, applied),
+                event(&run, 4, EventKind::Block { block: reopened }),
+            ],
         )
         .await;
-    let block_now = scratch.store.block(&recorded.amendment.block).await.unwrap().block;
+    let block_now = scratch
+        .store
+        .block(&recorded.amendment.block)
+        .await
+        .unwrap()
+        .block;
     assert_eq!(block_now.state, BlockState::Open);
-    assert_eq!(scratch.store.run(&run).await.unwrap().applied_revision, Revision(2));
+    assert_eq!(
+        scratch.store.run(&run).await.unwrap().applied_revision,
+        Revision(2)
+    );
 }
 
 #[tokio::test]
@@ -149,23 +234,52 @@ async fn project_scope_reaches_live_and_later_runs_of_the_repository_and_no_othe
     let stranger = scratch.run_in(3, "other").await;
     held(&scratch, &run).await;
     let recorded = amend(&scratch, &run, Scope::Project).await;
-    let reached: Vec<_> = recorded.policies.iter().map(|next| next.run.clone()).collect();
+    let reached: Vec<_> = recorded
+        .policies
+        .iter()
+        .map(|next| next.run.clone())
+        .collect();
     assert_eq!(reached, [run.clone(), sibling.clone()]);
 
     let later = scratch.run_in(4, "repo").await;
     for (run, rules) in [(&sibling, 1), (&later, 1), (&stranger, 0)] {
-        assert_eq!(scratch.store.run(run).await.unwrap().policy.egress.len(), rules, "{run}");
+        assert_eq!(
+            scratch.store.run(run).await.unwrap().policy.egress.len(),
+            rules,
+            "{run}"
+        );
     }
     let back = scratch
         .store
-        .revoke(scratch.epoch, &recorded.amendment.id, At::from_millis(9), None)
+        .revoke(
+            scratch.epoch,
+            &recorded.amendment.id,
+            At::from_millis(9),
+            None,
+        )
         .await
         .unwrap();
     assert_eq!(back.policies.len(), 3);
-    let told = scratch.store.revisions_after(&sibling, Revision(1)).await.unwrap();
-    assert_eq!(told.iter().map(|(revision, _)| revision.0).collect::<Vec<_>>(), [2, 3]);
-    assert!(told.iter().all(|(_, amendment)| amendment.state == AmendmentState::Revoked));
-    assert!(back.policies.iter().all(|next| next.policy.egress.is_empty()));
+    let told = scratch
+        .store
+        .revisions_after(&sibling, Revision(1))
+        .await
+        .unwrap();
+    assert_eq!(
+        told.iter()
+            .map(|(revision, _)| revision.0)
+            .collect::<Vec<_>>(),
+        [2, 3]
+    );
+    assert!(
+        told.iter()
+            .all(|(_, amendment)| amendment.state == AmendmentState::Revoked)
+    );
+    assert!(
+        back.policies
+            .iter()
+            .all(|next| next.policy.egress.is_empty())
+    );
 }
 
 #[tokio::test]
@@ -175,7 +289,9 @@ async fn a_runs_own_decisions_lapse_when_it_ends_and_wider_ones_stay() {
     for (run, scope) in [(&first, Scope::Run), (&second, Scope::Order)] {
         held(&scratch, run).await;
         amend(&scratch, run, scope).await;
-        let ended = EventKind::State { to: Outcome::NoChanges.into() };
+        let ended = EventKind::State {
+            to: Outcome::NoChanges.into(),
+        };
         scratch.ingest(run, &[event(run, 2, ended)]).await;
     }
     let state = |run: &RunId| {
@@ -191,8 +307,13 @@ async fn a_runs_own_decisions_lapse_when_it_ends_and_wider_ones_stay() {
 async fn what_was_refused_while_nobody_attended_can_still_be_decided() {
     let scratch = Scratch::new().await;
     let run = scratch.run(1).await;
-    let denied = BlockState::Denied { by: Decider::Unattended, reason: String::new() };
-    let kind = EventKind::Block { block: block(&run, 1, denied) };
+    let denied = BlockState::Denied {
+        by: Decider::Unattended,
+        reason: String::new(),
+    };
+    let kind = EventKind::Block {
+        block: block(&run, 1, denied),
+    };
     scratch.ingest(&run, &[event(&run, 1, kind)]).await;
     amend(&scratch, &run, Scope::Project).await;
 }
@@ -206,6 +327,15 @@ async fn a_request_is_remembered_with_what_it_did() {
     let mut keyed = decision(&run, 1, allow(Scope::Run));
     keyed.key = Some(key.clone());
     assert_eq!(scratch.store.subject_of_request(&key).await.unwrap(), None);
-    let id = scratch.store.decide(scratch.epoch, &keyed).await.unwrap().amendment.id;
-    assert_eq!(scratch.store.subject_of_request(&key).await.unwrap(), Some(id.to_string()));
+    let id = scratch
+        .store
+        .decide(scratch.epoch, &keyed)
+        .await
+        .unwrap()
+        .amendment
+        .id;
+    assert_eq!(
+        scratch.store.subject_of_request(&key).await.unwrap(),
+        Some(id.to_string())
+    );
 }

@@ -19,7 +19,11 @@ impl Scratch {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("foreman.db")).await.unwrap();
         let epoch = store.take_epoch().await.unwrap();
-        Self { _dir: dir, store, epoch }
+        Self {
+            _dir: dir,
+            store,
+            epoch,
+        }
     }
 
     pub async fn run(&self, bits: u64) -> RunId {
@@ -61,7 +65,16 @@ pub fn event(run: &RunId, seq: u64, kind: EventKind) -> Event {
 
 pub fn output(run: &RunId, seq: u64) -> Event {
     let text = format!("line {seq}");
-    event(run, seq, EventKind::Output { stream: LogStream::Stdout, text, raw: None, continued: false })
+    event(
+        run,
+        seq,
+        EventKind::Output {
+            stream: LogStream::Stdout,
+            text,
+            raw: None,
+            continued: false,
+        },
+    )
 }
 
 pub fn subject(host: &str) -> Subject {
