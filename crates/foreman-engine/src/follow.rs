@@ -7,7 +7,7 @@
 use crate::engine::Engine;
 use crate::failures::OrFail;
 use crate::live::LiveRun;
-use foreman_domain::{Code, Failure};
+use foreman_domain::{Code, EventSeq, Failure};
 use foreman_shim::client::{ClientError, Hello, ShimClient};
 use foreman_store::StoredRun;
 use std::sync::Arc;
@@ -63,6 +63,7 @@ impl Engine {
                 if gone {
                     bring_to_rest(&engine, &live).await;
                 }
+                live.set_caught_up();
                 engine.live.remove(&live.run);
             });
         }
@@ -74,11 +75,11 @@ async fn follow(engine: &Arc<Engine>, live: &Arc<LiveRun>) {
     let mut pause = FIRST_PAUSE;
     loop {
         match connect(engine, live).await {
-            Ok(client) => {
+            Ok((client, newest)) => {
                 pause = FIRST_PAUSE;
                 let client = Arc::new(client);
                 live.set_line(Some(Arc::clone(&client)));
-                let ended = attend(engine, live, &client).await;
+                let ended = attend(engine, live, &client, newest).await;
                 live.set_line(None);
                 if ended {
                     wait_for_last_breath(live).await;
@@ -124,7 +125,11 @@ async fn bring_to_rest(engine: &Arc<Engine>, live: &Arc<LiveRun>) {
     }
 }
 
-async fn connect(engine: &Arc<Engine>, live: &Arc<LiveRun>) -> Result<ShimClient, ClientError> {
+/// The line to the shim, and the newest event that it has to tell.
+async fn connect(
+    engine: &Arc<Engine>,
+    live: &Arc<LiveRun>,
+) -> Result<(ShimClient, EventSeq), ClientError> {
     let hello = Hello {
         run: live.run.clone(),
         nonce: live.details.nonce.clone(),
@@ -142,11 +147,16 @@ async fn connect(engine: &Arc<Engine>, live: &Arc<LiveRun>) -> Result<ShimClient
         });
     }
     live.applying.lock().await.revision = welcome.revision;
-    Ok(client)
+    Ok((client, welcome.last_seq))
 }
 
 /// Pulls events until the line breaks or the run says its last; true for the latter.
-async fn attend(engine: &Arc<Engine>, live: &Arc<LiveRun>, client: &Arc<ShimClient>) -> bool {
+async fn attend(
+    engine: &Arc<Engine>,
+    live: &Arc<LiveRun>,
+    client: &Arc<ShimClient>,
+    newest: EventSeq,
+) -> bool {
     if let Err(error) = engine.bring_up_to_date(live).await {
         tracing::warn!(run = %live.run, %error, "a decision could not be applied");
     }
@@ -162,6 +172,9 @@ async fn attend(engine: &Arc<Engine>, live: &Arc<LiveRun>, client: &Arc<ShimClie
     }
     let mut after = stored.last_seq;
     loop {
+        if after >= newest {
+            live.set_caught_up();
+        }
         let page = match client.events(after, PAGE, PULL).await {
             Ok(page) => page,
             Err(error) => {

@@ -98,6 +98,7 @@ impl Hosting {
         let engine = Engine::new(options, layout, store, epoch);
         // Live runs are followed before anybody can ask about them.
         engine.reconcile().await?;
+        engine.live.caught_up().await;
         lock.announce(&engine.layout)?;
         engine.tasks.spawn(server.serve(Arc::clone(&engine)));
         engine

@@ -10,6 +10,8 @@ use tokio::sync::watch;
 
 /// Longest wait for a line to a shim that is being connected to.
 const LINE: Duration = Duration::from_secs(5);
+/// Longest wait for what happened while nobody hosted.
+const CATCHING_UP: Duration = Duration::from_secs(2);
 /// Results of the newest revisions that are kept for whoever asked for them.
 const KEPT_RESULTS: usize = 64;
 
@@ -35,11 +37,27 @@ impl LiveRuns {
             run: run.clone(),
             details,
             line: watch::channel(None).0,
+            caught_up: watch::channel(false).0,
             trouble: Mutex::default(),
             applying: tokio::sync::Mutex::default(),
         });
         runs.insert(run.clone(), Arc::clone(&live));
         Some(live)
+    }
+
+    /// Waits until what the followed runs had to tell when they were met is stored, but not for long:
+    /// a shim that does not answer must not keep everybody else waiting.
+    pub async fn caught_up(&self) {
+        let runs: Vec<_> = self.lock().values().map(Arc::clone).collect();
+        let all = async {
+            for run in runs {
+                // Ends with an error when the run is let go, and then there is nothing to wait for.
+                let _ = run.caught_up.subscribe().wait_for(|done| *done).await;
+            }
+        };
+        if tokio::time::timeout(CATCHING_UP, all).await.is_err() {
+            tracing::warn!("serving before every live run has told what happened meanwhile");
+        }
     }
 
     /// Lets a run go that is over.
@@ -58,6 +76,7 @@ pub(crate) struct LiveRun {
     pub run: RunId,
     pub details: RunDetails,
     line: watch::Sender<Option<Arc<ShimClient>>>,
+    caught_up: watch::Sender<bool>,
     trouble: Mutex<Option<Failure>>,
     /// Held while policy revisions are given to the shim, which takes them in order only.
     pub applying: tokio::sync::Mutex<Standing>,
@@ -102,6 +121,11 @@ impl LiveRun {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// Everything it had to tell when it was met is stored, or it is over.
+    pub fn set_caught_up(&self) {
+        self.caught_up.send_replace(true);
     }
 
     /// The line to the shim is up, or down.

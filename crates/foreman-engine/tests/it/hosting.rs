@@ -1,9 +1,9 @@
 //! Who is the engine, and what happens when it goes away.
 
-use crate::scene::{Scene, at_rest, named, open_block};
+use crate::scene::{DEADLINE, Scene, at_rest, named, open_block};
 use foreman_domain::{Code, RunState};
 use foreman_engine::Host;
-use foreman_engine::api::{AmendRequest, Commands, RunList};
+use foreman_engine::api::{AmendRequest, BlockList, Commands, RunList};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -98,6 +98,35 @@ async fn a_new_engine_decides_at_once_about_a_run_that_outlived_the_last() {
         .unwrap();
     assert!(decided.in_force && decided.released == 1, "{decided:?}");
     at_rest(&next, &run.id).await;
+}
+
+#[tokio::test]
+async fn a_new_engine_knows_at_its_first_answer_what_happened_while_nobody_hosted() {
+    let scene = Scene::new();
+    let mut other = scene.other_process();
+    let host = scene.host().await;
+    let many: Vec<_> = (0..2_000).map(|line| format!("line:{line}")).collect();
+    let mut script: Vec<_> = many.iter().map(String::as_str).collect();
+    script.push("hold:registry.example");
+    let run = scene.start(&host, &script).await;
+    other.kill();
+    drop(host);
+    let journal = scene
+        .data()
+        .join(format!("state/runs/{}/journal.ndjson", run.id));
+    let held = async {
+        while !std::fs::read_to_string(&journal)
+            .unwrap()
+            .contains("\"kind\":\"block\"")
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, held).await.unwrap();
+    let next = scene.host().await;
+    let blocks = next.block_list(BlockList::default()).await.unwrap().blocks;
+    assert_eq!(blocks.len(), 1);
+    next.run_stop(named(&run.id)).await.unwrap();
 }
 
 #[tokio::test]
