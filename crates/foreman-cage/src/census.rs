@@ -1,8 +1,16 @@
 //! Who lives in a cage, read from the cage's own `/proc`: cheap, and nobody can hide from it.
 
-use crate::ProcessSample;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
+
+/// One process of a cage, at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessSample {
+    /// Process id inside the cage.
+    pub pid: u32,
+    /// Resident memory.
+    pub rss_bytes: u64,
+}
 
 /// Every process but process 1. Empty when the cage is gone.
 pub(crate) fn take(proc: BorrowedFd<'_>) -> Vec<ProcessSample> {

@@ -75,8 +75,8 @@ const ALLOWED: [&str; 51] = [
 /// What may be seen of the host by the beginning of its name: versioned toolchains.
 const ALLOWED_PREFIXES: [&str; 6] = ["java", "node", "php", "python", "ruby", "R"];
 
-/// Larger files are shown, not copied.
-const MOST_COPIED: u64 = 256 * 1024;
+/// Larger files are shown, not copied: from about here on that costs less.
+const MOST_COPIED: u64 = 16 * 1024;
 
 pub(crate) fn build(root: &NewRoot, spec: &CageSpec, identity: Identity) -> Result<(), Failed> {
     let etc = root.at("etc");

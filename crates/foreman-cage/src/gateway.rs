@@ -23,6 +23,7 @@
 mod datagrams;
 mod dial;
 mod dns;
+mod downfall;
 mod gate;
 mod holder;
 mod inquiry;
@@ -47,6 +48,7 @@ pub use plumbing::{PlumbError, plumb, plumb_preferring};
 pub use sockets::{GateKind, Sockets};
 
 use datagrams::{Datagrams, Packets};
+use downfall::Downfall;
 use gate::{Device, Gate};
 use shared::Shared;
 use sockets::FamilySockets;
@@ -55,7 +57,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -86,6 +88,7 @@ pub struct ProxyConfig {
 pub struct Gateway {
     tasks: TaskTracker,
     failure: Option<io::Error>,
+    downfall: Arc<Downfall>,
 }
 
 impl Gateway {
@@ -94,6 +97,12 @@ impl Gateway {
     #[must_use]
     pub fn failure(&self) -> Option<&io::Error> {
         self.failure.as_ref()
+    }
+
+    /// Waits until a part of it that must serve can serve no more; says why, as a sentence. The cage
+    /// is then without some or all of its network. Waits for ever for a gateway that was cancelled.
+    pub async fn failed(&self) -> String {
+        self.downfall.happened().await
     }
 
     /// Waits until every task of the gateway has ended, after its token was cancelled.
@@ -116,15 +125,21 @@ pub fn resolver_address() -> Ipv4Addr {
 /// Raises this process's soft limit of open files to the hard one, because each open connection of
 /// the cage takes several.
 ///
-/// It cannot let anything through by failing; whether it did is asked by [`Gateway::failure`].
+/// It cannot let anything through by failing; whether it did is asked by [`Gateway::failure`] at
+/// once, and by [`Gateway::failed`] later on.
 #[must_use]
 pub fn start<J: Judge>(config: Config, judge: Arc<J>, cancel: CancellationToken) -> Gateway {
     let tasks = TaskTracker::new();
-    let failure = serve(config, judge, cancel, &tasks).err();
+    let downfall = Arc::new(Downfall::new(cancel.clone()));
+    let failure = serve(config, judge, cancel, &tasks, &downfall).err();
     if let Some(error) = &failure {
         tracing::error!(%error, "the gateway could not start; the cage has no network");
     }
-    Gateway { tasks, failure }
+    Gateway {
+        tasks,
+        failure,
+        downfall,
+    }
 }
 
 fn serve<J: Judge>(
@@ -132,8 +147,14 @@ fn serve<J: Judge>(
     judge: Arc<J>,
     cancel: CancellationToken,
     tasks: &TaskTracker,
+    downfall: &Arc<Downfall>,
 ) -> io::Result<()> {
-    let Sockets { kind, gate: device, v4, v6 } = config.sockets;
+    let Sockets {
+        kind,
+        gate: device,
+        v4,
+        v6,
+    } = config.sockets;
     let (v4, reply4, again4) = Servers::new(v4)?;
     let (v6, reply6, again6) = match v6.map(Servers::new).transpose()? {
         Some((servers, reply, again)) => (Some(servers), Some(reply), again),
@@ -157,20 +178,24 @@ fn serve<J: Judge>(
         holders: Arc::new(holder::Holders::new(config.init_pid)),
         pipes: relay::Pipes::default(),
         open: Arc::new(Semaphore::new(connections_at_most())),
+        held: Notify::new(),
+        downfall: downfall.clone(),
         cancel,
         tasks: tasks.clone(),
     });
     let gate = Gate::new(shared.clone(), device);
     let flows = udp::Flows::new(shared.clone());
-    tasks.spawn(gate.clone().run());
+    tasks.spawn(downfall.of("TCP", gate.clone().run()));
     for servers in [Some(v4), v6].into_iter().flatten() {
-        tasks.spawn(gate.clone().accept(servers.tcp));
-        tasks.spawn(flows.clone().run(servers.udp));
-        tasks.spawn(resolver::run_udp(shared.clone(), servers.dns_udp));
-        tasks.spawn(resolver::run_tcp(shared.clone(), servers.dns_tcp));
+        tasks.spawn(downfall.of("TCP", gate.clone().accept(servers.tcp)));
+        tasks.spawn(downfall.of("UDP", flows.clone().run(servers.udp)));
+        let (datagrams, connections) = (servers.dns_udp, servers.dns_tcp);
+        tasks.spawn(downfall.of("DNS", resolver::run_udp(shared.clone(), datagrams)));
+        tasks.spawn(downfall.of("DNS", resolver::run_tcp(shared.clone(), connections)));
     }
-    tasks.spawn(watch::run(shared.clone(), gate, flows));
-    tasks.spawn(async move { shared.refusals.run(shared.cancel.clone()).await });
+    tasks.spawn(downfall.of("holds", watch::run(shared.clone(), gate, flows)));
+    let refusals = async move { shared.refusals.run(shared.cancel.clone()).await };
+    tasks.spawn(downfall.of("refusals", refusals));
     Ok(())
 }
 
@@ -209,11 +234,86 @@ fn connections_at_most() -> usize {
     const OTHERS: u64 = 512 + udp::FLOWS_AT_MOST as u64;
     const AT_MOST: u64 = 16_384;
     const AT_LEAST: u64 = 32;
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return AT_LEAST as usize };
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return AT_LEAST as usize;
+    };
     let limit = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
         Ok(()) => hard,
         Err(_) => soft,
     };
     let connections = (limit.saturating_sub(OTHERS) / EACH).clamp(AT_LEAST, AT_MOST);
     usize::try_from(connections).unwrap_or(AT_LEAST as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foreman_domain::{Host, Protocol};
+    use std::time::Duration;
+
+    struct Nobody;
+
+    impl Judge for Nobody {
+        async fn judge(&self, _: Attempt) -> Verdict {
+            Verdict::Refuse
+        }
+        fn looked_up(&self, _: &str) {}
+        fn closed(&self, _: ConnectionId, _: Closed) {}
+        fn refused(&self, _: Protocol, _: Host, _: u16, _: &str) {}
+    }
+
+    fn listener() -> std::net::TcpListener {
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap()
+    }
+
+    fn datagrams() -> OwnedFd {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket.into()
+    }
+
+    fn started(gate: OwnedFd) -> (Gateway, CancellationToken) {
+        let v4 = FamilySockets {
+            tcp: listener().into(),
+            dns_udp: datagrams(),
+            dns_tcp: listener().into(),
+            udp: datagrams(),
+            reply: datagrams(),
+            again: None,
+        };
+        let sockets = Sockets {
+            kind: GateKind::Queue,
+            gate,
+            v4,
+            v6: None,
+        };
+        let config = Config {
+            sockets,
+            init_pid: std::process::id(),
+            proxy: ProxyConfig::default(),
+        };
+        let cancel = CancellationToken::new();
+        (start(config, Arc::new(Nobody), cancel.clone()), cancel)
+    }
+
+    #[tokio::test]
+    async fn a_gateway_that_cannot_take_its_sockets_over_says_so() {
+        let nothing = std::fs::File::open("/dev/null").unwrap();
+        let (gateway, _cancel) = started(nothing.into());
+        assert!(gateway.failure().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_gate_that_can_be_read_no_more_ends_the_gateway_with_a_reason() {
+        // A listening socket is readable once somebody connects, and reading it always fails.
+        let gate = listener();
+        gate.set_nonblocking(true).unwrap();
+        let _client = std::net::TcpStream::connect(gate.local_addr().unwrap()).unwrap();
+        let (gateway, cancel) = started(gate.into());
+        assert!(gateway.failure().is_none());
+        let why = tokio::time::timeout(Duration::from_secs(20), gateway.failed());
+        assert!(why.await.unwrap().contains("gate cannot be read"));
+        cancel.cancel();
+        gateway.join().await;
+    }
 }

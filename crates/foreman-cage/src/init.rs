@@ -19,7 +19,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::Mode;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 use std::collections::HashSet;
 use std::io::{self, Write as _};
@@ -27,6 +26,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// Processes beyond a payload's own bound, so that a later step can still start.
 const SPARE_PROCESSES: u64 = 16;
+
+/// Exit code of a payload that did not become its program, as shells have it.
+const NOT_RUN: i32 = 127;
 
 /// What every payload is made from.
 pub(crate) struct Surroundings<'cage> {
@@ -55,24 +57,21 @@ pub(crate) fn serve(
     for stream in 0..3 {
         kernel::duplicate_to(null.as_raw_fd(), stream).during(step, during("standard streams"))?;
     }
-    // No required wall: where it cannot be had, the report says so.
-    let ruleset: Option<OwnedFd> = landlock_wall::rules(spec)
-        .ok()
-        .and_then(RulesetCreated::into);
-    let filter = Filter::new();
     let children = child_signals().during(step, during("signals"))?;
     limit_processes(spec).during(step, during("limits"))?;
     kernel::drop_capabilities().during(step, during("capabilities"))?;
     kernel::process_control(libc::PR_SET_NO_NEW_PRIVS, 1).during(step, during("no_new_privs"))?;
-    let ready = Report::Ready {
-        landlock: ruleset.is_some(),
-    };
     wire::send(
         socket.as_fd(),
-        &ready,
+        &Report::Ready,
         &[built.why.as_fd(), built.proc.as_fd()],
     )
     .during(step, during("answering"))?;
+    // Made while the launcher goes on. No required wall: where it cannot be had, the probes say so.
+    let ruleset: Option<OwnedFd> = landlock_wall::rules(spec)
+        .ok()
+        .and_then(RulesetCreated::into);
+    let filter = Filter::new();
     let mut keep: Vec<RawFd> = vec![socket.as_raw_fd(), children.as_raw_fd()];
     keep.push(built.namespace_limits.as_raw_fd());
     keep.extend(ruleset.as_ref().map(AsRawFd::as_raw_fd));
@@ -90,7 +89,8 @@ pub(crate) fn serve(
     let mut init = Init {
         socket,
         programs: HashSet::new(),
-        killing: None,
+        killing: vec![],
+        killed: 0,
     };
     // Whatever ends the loop, there is nobody left to tell.
     let _ = init.run(&around, &children);
@@ -101,8 +101,10 @@ struct Init<'cage> {
     socket: &'cage OwnedFd,
     /// Payloads whose exits are to be told.
     programs: HashSet<Pid>,
-    /// A request to kill everything that is under way, and how many it took so far.
-    killing: Option<(u64, u32)>,
+    /// Requests to kill everything that are under way.
+    killing: Vec<u64>,
+    /// How many processes they took so far.
+    killed: u32,
 }
 
 impl Init<'_> {
@@ -155,17 +157,20 @@ impl Init<'_> {
             Request::Signal { pid, signal } => {
                 // A program that has been reaped is not in the set, so its number is never reused
                 // for a signal.
-                if self.programs.contains(&Pid::from_raw(pid))
+                let pid = Pid::from_raw(pid);
+                if self.programs.contains(&pid)
                     && let Ok(signal) = Signal::try_from(signal)
+                    && nix::sys::signal::killpg(pid, signal).is_err()
                 {
-                    let _ = nix::sys::signal::killpg(Pid::from_raw(pid), signal);
+                    // It has only just been forked, and has no group of its own yet.
+                    let _ = nix::sys::signal::kill(pid, signal);
                 }
                 Ok(())
             }
             Request::KillAll { id } => {
                 // What has ended by itself is not to be counted.
                 self.reap()?;
-                self.killing = Some((id, 0));
+                self.killing.push(id);
                 self.reap()
             }
         }
@@ -174,34 +179,32 @@ impl Init<'_> {
     /// Collects everything that has ended, tells about programs, and goes on killing if asked to.
     fn reap(&mut self) -> io::Result<()> {
         loop {
-            if self.killing.is_some() {
+            if !self.killing.is_empty() {
                 // To all but process 1 and the caller, which are the same here.
                 let _ = nix::sys::signal::kill(Pid::from_raw(-1), Signal::SIGKILL);
             }
-            let (pid, exit) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(pid, code)) => (pid, Ended::Code(code as u8)),
-                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, Ended::Signal(signal as u8)),
-                Ok(WaitStatus::StillAlive) => return Ok(()),
-                Ok(_) | Err(Errno::EINTR) => continue,
-                Err(Errno::ECHILD) => {
-                    return match self.killing.take() {
-                        Some((id, count)) => self.tell(&Notice::Killed { id, count }, &[]),
-                        None => Ok(()),
-                    };
+            let (pid, end) = match kernel::reap_one() {
+                Ok(Some(ended)) => ended,
+                Ok(None) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
+                    let count = std::mem::take(&mut self.killed);
+                    for id in std::mem::take(&mut self.killing) {
+                        self.tell(&Notice::Killed { id, count }, &[])?;
+                    }
+                    return Ok(());
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             };
-            if let Some((_, count)) = &mut self.killing {
-                *count += 1;
+            let exit = match end {
+                Ok(code) => Ended::Code(code),
+                Err(signal) => Ended::Signal(signal),
+            };
+            if !self.killing.is_empty() {
+                self.killed += 1;
             }
-            if self.programs.remove(&pid) {
-                self.tell(
-                    &Notice::Exited {
-                        pid: pid.as_raw(),
-                        exit,
-                    },
-                    &[],
-                )?;
+            if self.programs.remove(&Pid::from_raw(pid)) {
+                self.tell(&Notice::Exited { pid, exit }, &[])?;
             }
         }
     }
@@ -243,15 +246,19 @@ fn start(
         ForkResult::Parent { child } => Ok(Started { pid: child, ends }),
         ForkResult::Child => {
             // A panic must not unwind into process 1's loop in this copy of it.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match memory {
+            let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match memory {
                 Some(memory) => {
                     let why = payload::become_program(around, memory, streams);
                     let text = serde_json::to_vec(&why).unwrap_or_default();
                     let _ = std::fs::File::from(status).write_all(&text);
+                    NOT_RUN
                 }
-                None => payload::become_probes(around, streams, status),
+                None => {
+                    payload::become_probes(around, streams, status);
+                    0
+                }
             }));
-            kernel::end_process(127)
+            kernel::end_process(code.unwrap_or(NOT_RUN))
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::identity::Identity;
 use crate::kernel;
 use crate::sources::Sources;
 use crate::wire::{self, During, Failed, Report};
-use crate::{Cage, CageSpec, LaunchError, Step, gateway, init, remedy, root};
+use crate::{Cage, CageSpec, LaunchError, Step, gate_order, gateway, init, remedy, root};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::Signal;
@@ -42,7 +42,7 @@ pub struct Launched {
 /// What a launch found out about the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// Version of Landlock's interface; `None` when the second file wall is not there.
+    /// Version of Landlock's interface; `None` when the kernel has none.
     pub landlock_abi: Option<u32>,
     /// How connections are held, in words.
     pub gate: String,
@@ -101,7 +101,7 @@ fn start(spec: &CageSpec) -> Result<Launched, Failed> {
     let process = kernel::process_fd(init.as_raw()).map_err(during_answer)?;
     let cage = Cage::new(init, process, socket, parts.proc).map_err(during_answer)?;
     let gate = parts.sockets.gate().name().to_owned();
-    let landlock_abi = kernel::landlock_abi().filter(|_| parts.landlock);
+    let landlock_abi = kernel::landlock_abi();
     let facts = Facts { landlock_abi, gate };
     Ok(Launched {
         cage,
@@ -133,7 +133,6 @@ struct Parts {
     sockets: gateway::Sockets,
     why: OwnedFd,
     proc: OwnedFd,
-    landlock: bool,
 }
 
 impl Construction {
@@ -143,13 +142,8 @@ impl Construction {
         let mut looks = 0;
         loop {
             (sockets, files) = match (sockets, files) {
-                (Some(sockets), Some((why, proc, landlock))) if self.init.is_some() => {
-                    return Ok(Parts {
-                        sockets,
-                        why,
-                        proc,
-                        landlock,
-                    });
+                (Some(sockets), Some((why, proc))) if self.init.is_some() => {
+                    return Ok(Parts { sockets, why, proc });
                 }
                 incomplete => incomplete,
             };
@@ -169,10 +163,10 @@ impl Construction {
                     let taken = gateway::Sockets::from_fds(fds, &description);
                     sockets = Some(taken.during(Step::Plumb, || "taking the sockets".into())?);
                 }
-                Report::Ready { landlock } => {
+                Report::Ready => {
                     let mut fds = fds.into_iter();
                     if let (Some(why), Some(proc)) = (fds.next(), fds.next()) {
-                        files = Some((why, proc, landlock));
+                        files = Some((why, proc));
                     }
                 }
                 Report::Failed(failed) => return Err(failed),
@@ -302,7 +296,7 @@ fn outer(
         .during(Step::Namespaces, || "/proc/self/ns/net".into())?;
     wire::send(networks.as_fd(), &Network, &[own.as_fd()])
         .during(Step::Prepare, || "answering".into())?;
-    let sockets = gateway::plumb().map_err(|error| {
+    let sockets = gateway::plumb_preferring(&gate_order::preference()).map_err(|error| {
         Failed::new(Step::Plumb, format!("cannot {}", error.step), &error.source)
     })?;
     let (fds, description) = sockets.into_fds();

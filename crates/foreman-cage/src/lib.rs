@@ -1,9 +1,28 @@
 //! The sandbox and, as the module [`gateway`], everything that may leave it.
+//!
+//! [`launch`] builds a [`Cage`] from a [`CageSpec`]: namespaces, a private root, a private network
+//! and a process 1 that starts programs in it. Each program is confined once more, in a second user
+//! namespace, without capabilities, behind Landlock and a system call filter, before its first
+//! instruction. [`Cage::probe`] proves the walls from inside.
+//!
+//! Invariants: a program never runs with a required wall missing; what is not asked for in the
+//! specification is not there; when the supervisor's process ends, however it ends, the cage ends;
+//! when [`Cage::destroy`] returns, the kernel has said that nothing of it is left.
+//!
+//! A step that fails ends the launch, leaves nothing behind and is named in the error with the
+//! kernel's answer, the wall and a remedy. No weaker cage is built instead; only the system call
+//! filter may be missing, where the specification accepts that by name.
+//!
+//! What it is not: it knows no policy, no run and no git, and it keeps no journal. Linux only.
 
 mod census;
+mod child;
 mod devices;
 mod error;
 mod etc_view;
+mod exchange;
+mod gate_order;
+pub mod gateway;
 mod handle;
 mod identity;
 mod init;
@@ -20,11 +39,12 @@ mod seccomp;
 mod sources;
 mod spec;
 mod wire;
-pub mod gateway;
 pub mod world;
 
+pub use census::ProcessSample;
+pub use child::{Child, Exit, Payload, PayloadStdio};
 pub use error::{LaunchError, SpawnError, Step};
-pub use handle::{Cage, Child, Exit, Payload, PayloadStdio, ProbeResult, ProcessSample};
+pub use handle::Cage;
 pub use launch::{Facts, Launched, launch};
-pub use probe::PROBE_NAME;
+pub use probe::{PROBE_NAME, ProbeResult};
 pub use spec::{Bind, CageSpec};

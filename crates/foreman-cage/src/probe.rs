@@ -11,11 +11,23 @@ pub use egress::PROBE_NAME;
 
 use crate::root::HostPlaces;
 use crate::wire::Failed;
-use crate::{CageSpec, ProbeResult, kernel};
+use crate::{CageSpec, kernel};
 use foreman_domain::Wall;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
+use serde::{Deserialize, Serialize};
 use std::io;
+
+/// What a probe from inside saw of a wall.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeResult {
+    /// Which wall.
+    pub wall: Wall,
+    /// Whether everything that was tried failed as it must.
+    pub holds: bool,
+    /// What was tried and seen.
+    pub detail: String,
+}
 
 /// The tries at one wall.
 struct Tries {

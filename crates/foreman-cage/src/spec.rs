@@ -77,13 +77,20 @@ impl CageSpec {
 
 /// Where nothing of the host may be put, nor a home be. Beside the last two, `/run/foreman` takes what
 /// the engine puts there (the repository's objects).
-const OURS: [&str; 6] =
-    ["/proc", "/sys", "/dev", "/etc", "/run/foreman/bin", "/run/foreman/why.sock"];
+const OURS: [&str; 6] = [
+    "/proc",
+    "/sys",
+    "/dev",
+    "/etc",
+    "/run/foreman/bin",
+    "/run/foreman/why.sock",
+];
 
 /// Whether putting something here would cover the system, or everything.
 fn is_whole_system(path: &Path) -> bool {
     let above_or_at = |name: &str| Path::new("/").join(name).starts_with(path);
-    crate::root::SYSTEM.iter().any(|name| above_or_at(name)) || Path::new("/run/foreman").starts_with(path)
+    crate::root::SYSTEM.iter().any(|name| above_or_at(name))
+        || Path::new("/run/foreman").starts_with(path)
 }
 
 /// Absolute, without `.` and `..`, without a NUL byte.

@@ -28,7 +28,7 @@ pub(crate) enum Report {
     /// The network is there; comes with the gateway's sockets.
     Plumbed { description: Vec<u8> },
     /// The files are there; comes with the listener of `why.sock` and the cage's `/proc`.
-    Ready { landlock: bool },
+    Ready,
     /// A step failed; nothing follows.
     Failed(Failed),
 }

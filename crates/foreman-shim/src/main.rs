@@ -132,6 +132,8 @@ mod report {
         let filter = tracing_subscriber::EnvFilter::try_from_env("FOREMAN_LOG")
             .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
         tracing_subscriber::fmt()
+            // A log that cannot be written (full disk) must never take the run down with it.
+            .log_internal_errors(false)
             .with_env_filter(filter)
             .with_writer(io::stderr)
             .with_ansi(false)

@@ -31,7 +31,9 @@ pub(crate) struct Datagrams {
 impl Datagrams {
     /// Takes over a socket that does not block.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self { socket: registered(socket)? })
+        Ok(Self {
+            socket: registered(socket)?,
+        })
     }
 
     /// Waits for the next datagram. `None` for one without both addresses.
@@ -54,20 +56,36 @@ impl Datagrams {
         let none = MsgFlags::empty();
         match from {
             IpAddr::V4(from) => {
-                let address = libc::in_addr { s_addr: u32::from_ne_bytes(from.octets()) };
+                let address = libc::in_addr {
+                    s_addr: u32::from_ne_bytes(from.octets()),
+                };
                 let info = libc::in_pktinfo {
                     ipi_ifindex: 0,
                     ipi_spec_dst: address,
                     ipi_addr: libc::in_addr { s_addr: 0 },
                 };
-                sendmsg(fd, &data, &[ControlMessage::Ipv4PacketInfo(&info)], none, Some(&to))
+                sendmsg(
+                    fd,
+                    &data,
+                    &[ControlMessage::Ipv4PacketInfo(&info)],
+                    none,
+                    Some(&to),
+                )
             }
             IpAddr::V6(from) => {
                 let info = libc::in6_pktinfo {
-                    ipi6_addr: libc::in6_addr { s6_addr: from.octets() },
+                    ipi6_addr: libc::in6_addr {
+                        s6_addr: from.octets(),
+                    },
                     ipi6_ifindex: 0,
                 };
-                sendmsg(fd, &data, &[ControlMessage::Ipv6PacketInfo(&info)], none, Some(&to))
+                sendmsg(
+                    fd,
+                    &data,
+                    &[ControlMessage::Ipv6PacketInfo(&info)],
+                    none,
+                    Some(&to),
+                )
             }
         }
         .map(drop)
@@ -88,24 +106,32 @@ fn receive_now(fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<Arrival>> {
     let message =
         recvmsg::<SockaddrStorage>(fd, &mut slices, Some(&mut control), MsgFlags::empty())?;
     let source = message.address.as_ref().and_then(socket_address);
-    let destination = message.cmsgs()?.find_map(|control| original_destination(&control));
-    Ok(source.zip(destination).map(|(source, destination)| Arrival {
-        length: message.bytes,
-        source: canonical(source),
-        destination: canonical(destination),
-    }))
+    let destination = message
+        .cmsgs()?
+        .find_map(|control| original_destination(&control));
+    Ok(source
+        .zip(destination)
+        .map(|(source, destination)| Arrival {
+            length: message.bytes,
+            source: canonical(source),
+            destination: canonical(destination),
+        }))
 }
 
 fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
-    let v4 = address.as_sockaddr_in().map(|address| SocketAddrV4::from(*address).into());
-    v4.or_else(|| address.as_sockaddr_in6().map(|address| SocketAddrV6::from(*address).into()))
+    let v4 = address
+        .as_sockaddr_in()
+        .map(|address| SocketAddrV4::from(*address).into());
+    v4.or_else(|| {
+        address
+            .as_sockaddr_in6()
+            .map(|address| SocketAddrV6::from(*address).into())
+    })
 }
 
 fn original_destination(control: &ControlMessageOwned) -> Option<SocketAddr> {
     match control {
-        ControlMessageOwned::Ipv4PacketInfo(info) => {
-            Some((v4_address(info.ipi_addr), 0).into())
-        }
+        ControlMessageOwned::Ipv4PacketInfo(info) => Some((v4_address(info.ipi_addr), 0).into()),
         ControlMessageOwned::Ipv6PacketInfo(info) => {
             Some((Ipv6Addr::from(info.ipi6_addr.s6_addr), 0).into())
         }

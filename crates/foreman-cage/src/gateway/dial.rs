@@ -3,6 +3,7 @@
 use super::proxy::{self, Endpoint};
 use super::reach::{Reach, words};
 use foreman_domain::Host;
+use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -48,7 +49,9 @@ pub(crate) async fn direct(addresses: &[IpAddr], port: u16) -> Result<TcpStream,
 }
 
 async fn race(addresses: &[IpAddr], port: u16) -> Result<TcpStream, Obstacle> {
-    let mut waiting = addresses.iter().map(|address| SocketAddr::new(*address, port));
+    let mut waiting = addresses
+        .iter()
+        .map(|address| SocketAddr::new(*address, port));
     let mut running = JoinSet::new();
     let mut failures: Vec<(SocketAddr, io::Error)> = Vec::new();
     loop {
@@ -74,7 +77,16 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     // Both ends of a relay are paced by the outer ones.
     stream.set_nodelay(true)?;
+    keep_alive(&stream)?;
     Ok(stream)
+}
+
+/// Whether the other side still exists is found out here; the caller inside only sees us.
+fn keep_alive(stream: &TcpStream) -> nix::Result<()> {
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &60)?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &20)?;
+    setsockopt(stream, sockopt::TcpKeepCount, &6)
 }
 
 fn verdict(failures: &[(SocketAddr, io::Error)], addresses: &[IpAddr], port: u16) -> Obstacle {
@@ -89,8 +101,13 @@ fn verdict(failures: &[(SocketAddr, io::Error)], addresses: &[IpAddr], port: u16
             _ => {}
         }
     }
-    let why = failures.first().map_or_else(|| "no address".to_owned(), |(_, error)| words(error));
-    Obstacle::Unreachable(format!("{} could not be reached: {why}", places(addresses, port)))
+    let why = failures
+        .first()
+        .map_or_else(|| "no address".to_owned(), |(_, error)| words(error));
+    Obstacle::Unreachable(format!(
+        "{} could not be reached: {why}",
+        places(addresses, port)
+    ))
 }
 
 fn places(addresses: &[IpAddr], port: u16) -> String {
@@ -98,7 +115,11 @@ fn places(addresses: &[IpAddr], port: u16) -> String {
         [] => "nothing".to_owned(),
         [only] => SocketAddr::new(*only, port).to_string(),
         [first, rest @ ..] => {
-            format!("{} (and {} more)", SocketAddr::new(*first, port), rest.len())
+            format!(
+                "{} (and {} more)",
+                SocketAddr::new(*first, port),
+                rest.len()
+            )
         }
     }
 }
@@ -114,9 +135,14 @@ pub(crate) async fn by_proxy(
     port: u16,
 ) -> Result<Outside, Obstacle> {
     let unreachable = |why: &str| {
-        Obstacle::Unreachable(format!("the operator's proxy {endpoint} did not help: {why}"))
+        Obstacle::Unreachable(format!(
+            "the operator's proxy {endpoint} did not help: {why}"
+        ))
     };
-    let addresses = reach.resolve(&endpoint.host).await.map_err(|why| unreachable(&why))?;
+    let addresses = reach
+        .resolve(&endpoint.host)
+        .await
+        .map_err(|why| unreachable(&why))?;
     let mut stream = match direct(&addresses, endpoint.port).await {
         Ok(stream) => stream,
         Err(Obstacle::Refused(why) | Obstacle::Unreachable(why)) => return Err(unreachable(&why)),

@@ -34,11 +34,7 @@ const LIFETIME: u32 = 300;
 pub(crate) const LONGEST_QUERY: usize = 4096;
 
 /// The answer to a query, if it deserves one.
-pub(crate) fn answer(
-    names: &Names,
-    query: &[u8],
-    mut tell: impl FnMut(Notice),
-) -> Option<Vec<u8>> {
+pub(crate) fn answer(names: &Names, query: &[u8], mut tell: impl FnMut(Notice)) -> Option<Vec<u8>> {
     let header = Header::read(&mut BinDecoder::new(query)).ok()?;
     if header.message_type == MessageType::Response {
         return None;
@@ -46,7 +42,9 @@ pub(crate) fn answer(
     if header.op_code != OpCode::Query {
         return plain(&header, ResponseCode::NotImp);
     }
-    let Ok(asked) = Message::from_vec(query) else { return plain(&header, ResponseCode::FormErr) };
+    let Ok(asked) = Message::from_vec(query) else {
+        return plain(&header, ResponseCode::FormErr);
+    };
     let [question] = asked.queries.as_slice() else {
         return plain(&header, ResponseCode::FormErr);
     };
@@ -123,14 +121,19 @@ fn forward(
         }),
         Kind::Absent => Err(ResponseCode::NXDomain),
         Kind::Refused(why) => {
-            tell(Notice::Refused { text: text.to_owned(), why });
+            tell(Notice::Refused {
+                text: text.to_owned(),
+                why,
+            });
             Err(ResponseCode::NXDomain)
         }
     }
 }
 
 fn pointer(names: &Names, asked: &Name) -> Result<RData, ResponseCode> {
-    let network = asked.parse_arpa_name().map_err(|_| ResponseCode::NXDomain)?;
+    let network = asked
+        .parse_arpa_name()
+        .map_err(|_| ResponseCode::NXDomain)?;
     let address = network.addr();
     let whole = network.prefix_len() == network.max_prefix_len();
     let name = match names.name_of(address) {
@@ -182,7 +185,9 @@ mod tests {
 
     fn ask(names: &Names, message: &Message) -> (Message, Vec<Notice>) {
         let mut notices = Vec::new();
-        let bytes = answer(names, &message.to_vec().unwrap(), |notice| notices.push(notice));
+        let bytes = answer(names, &message.to_vec().unwrap(), |notice| {
+            notices.push(notice)
+        });
         (Message::from_vec(&bytes.unwrap()).unwrap(), notices)
     }
 
@@ -209,7 +214,12 @@ mod tests {
     #[test]
     fn other_types_are_empty() {
         let names = Names::default();
-        for kind in [RecordType::AAAA, RecordType::TXT, RecordType::HTTPS, RecordType::MX] {
+        for kind in [
+            RecordType::AAAA,
+            RecordType::TXT,
+            RecordType::HTTPS,
+            RecordType::MX,
+        ] {
             let (reply, _) = ask(&names, &query("registry.example.", kind));
             assert_eq!(reply.response_code, ResponseCode::NoError);
             assert!(reply.answers.is_empty(), "{kind}");
@@ -224,30 +234,51 @@ mod tests {
         let (reply, _) = ask(&names, &query("a.example.", RecordType::A));
         let given = Name::from(IpAddr::from(address(&reply).unwrap())).to_ascii();
         let (reply, _) = ask(&names, &query(&given, RecordType::PTR));
-        let RData::PTR(PTR(name)) = &reply.answers[0].data else { panic!("{reply:?}") };
+        let RData::PTR(PTR(name)) = &reply.answers[0].data else {
+            panic!("{reply:?}")
+        };
         assert_eq!(name.to_ascii(), "a.example.");
         let (reply, _) = ask(&names, &query("9.0.0.127.in-addr.arpa.", RecordType::PTR));
-        let RData::PTR(PTR(name)) = &reply.answers[0].data else { panic!("{reply:?}") };
+        let RData::PTR(PTR(name)) = &reply.answers[0].data else {
+            panic!("{reply:?}")
+        };
         assert_eq!(name.to_ascii(), "localhost.");
-        let (reply, _) = ask(&names, &query("10.113.0.203.in-addr.arpa.", RecordType::PTR));
+        let (reply, _) = ask(
+            &names,
+            &query("10.113.0.203.in-addr.arpa.", RecordType::PTR),
+        );
         assert_eq!(reply.response_code, ResponseCode::NXDomain);
     }
 
     #[test]
     fn what_is_no_name_is_refused_with_a_reason() {
         let names = Names::default();
-        for label in [&b"a b"[..], b"a\0b", b"a\r\nb", b"a.b", b"\xff", b"a\\b", b"printer"] {
+        for label in [
+            &b"a b"[..],
+            b"a\0b",
+            b"a\r\nb",
+            b"a.b",
+            b"\xff",
+            b"a\\b",
+            b"printer",
+        ] {
             let name = Name::from_labels([label, b"local"]).unwrap();
             let (reply, notices) = ask(&names, &query_for(name, RecordType::A));
             assert_eq!(reply.response_code, ResponseCode::NXDomain, "{label:?}");
-            assert!(matches!(notices[..], [Notice::Refused { .. }]), "{label:?}: {notices:?}");
+            assert!(
+                matches!(notices[..], [Notice::Refused { .. }]),
+                "{label:?}: {notices:?}"
+            );
         }
     }
 
     #[test]
     fn localhost_is_the_cage_itself() {
         let (reply, notices) = ask(&Names::default(), &query("localhost.", RecordType::A));
-        assert_eq!((address(&reply), notices), (Some(Ipv4Addr::LOCALHOST), vec![]));
+        assert_eq!(
+            (address(&reply), notices),
+            (Some(Ipv4Addr::LOCALHOST), vec![])
+        );
     }
 
     #[test]
@@ -268,7 +299,10 @@ mod tests {
         assert_eq!(answer(&names, &cut, |_| {}), None);
         assert_eq!(answer(&names, &good[..5], |_| {}), None);
         let mut two = query("a.example.", RecordType::A);
-        two.add_query(Query::query(Name::from_ascii("b.example.").unwrap(), RecordType::A));
+        two.add_query(Query::query(
+            Name::from_ascii("b.example.").unwrap(),
+            RecordType::A,
+        ));
         assert_eq!(ask(&names, &two).0.response_code, ResponseCode::FormErr);
         let mut update = query("a.example.", RecordType::A);
         update.metadata.op_code = OpCode::Update;

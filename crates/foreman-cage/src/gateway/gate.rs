@@ -12,6 +12,7 @@ use super::dial::{self, Obstacle, Outside};
 use super::inquiry::{Denial, Granted, Target, cut_before_it_was_open, millis};
 use super::judge::{Allowance, Closed, Judge};
 use super::packet::{FirstSegment, Flow, canonical};
+use super::reach::words;
 use super::relay::{Counts, relay, reset};
 use super::shared::Shared;
 use device::{Held, Seen};
@@ -27,6 +28,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Connections that are held at one time.
 const HOLDS_AT_MOST: usize = 16_384;
+
+/// Failures of the gate in a row after which it is given up.
+const FAILURES_AT_MOST: u32 = 3;
 
 /// How long the inner handshake may take once it was let through.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(30);
@@ -60,16 +64,21 @@ struct Hold {
 impl<J: Judge> Gate<J> {
     /// Holds what this device hands over.
     pub fn new(shared: Arc<Shared<J>>, device: Device) -> Arc<Self> {
-        Arc::new(Self { shared, device, holds: Mutex::default() })
+        Arc::new(Self {
+            shared,
+            device,
+            holds: Mutex::default(),
+        })
     }
 
     fn holds(&self) -> std::sync::MutexGuard<'_, Holds> {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes first segments until cancelled.
+    /// Takes first segments until cancelled, or until they cannot be taken any more.
     pub async fn run(self: Arc<Self>) {
         let mut buffer = vec![0; 64 << 10];
+        let mut failures = 0;
         loop {
             let seen = tokio::select! {
                 biased;
@@ -77,11 +86,19 @@ impl<J: Judge> Gate<J> {
                 seen = self.device.receive(&mut buffer) => seen,
             };
             match seen {
-                Ok(seen) => seen.into_iter().for_each(|seen| self.take(seen)),
+                Ok(seen) => {
+                    failures = 0;
+                    seen.into_iter().for_each(|seen| self.take(seen));
+                }
                 Err(error) => {
                     // Nothing is let through meanwhile.
                     tracing::error!(%error, "the cage's gate cannot be read");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    failures += 1;
+                    if failures == FAILURES_AT_MOST {
+                        let why = format!("the cage's gate cannot be read: {}", words(&error));
+                        return self.shared.downfall.tell(why);
+                    }
+                    tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             }
         }
@@ -89,13 +106,20 @@ impl<J: Judge> Gate<J> {
 
     fn take(self: &Arc<Self>, seen: Seen) {
         let Seen { held, first } = seen;
-        let Some(first) = first else { return self.device.drop_packet(held) };
+        let Some(first) = first else {
+            return self.device.drop_packet(held);
+        };
         if self.shared.refuses_at_once(Protocol::Tcp, first.flow) {
             return self.device.release(held, &first, Denial::Refused);
         }
-        let Some((number, gone)) = self.register(held, &first) else { return };
+        let Some((number, gone)) = self.register(held, &first) else {
+            return;
+        };
+        self.shared.held.notify_one();
         let gate = self.clone();
-        self.shared.tasks.spawn(async move { gate.serve(held, first, number, gone).await });
+        self.shared
+            .tasks
+            .spawn(async move { gate.serve(held, first, number, gone).await });
     }
 
     /// Makes a hold of a segment that is none yet. Otherwise it has been dealt with.
@@ -157,11 +181,17 @@ impl<J: Judge> Gate<J> {
             Ok(dialled) => dialled,
             Err(denial) => return self.finish(held, &first, number, denial),
         };
-        let Granted { allowance, since, .. } = granted;
+        let Granted {
+            allowance, since, ..
+        } = granted;
         let Some(inside) = self.join(held, &first, number, &allowance).await else {
             reset(outside.stream);
             let cut = allowance.cut.is_cancelled();
-            let how = if cut { cut_before_it_was_open(since) } else { Closed::Abandoned };
+            let how = if cut {
+                cut_before_it_was_open(since)
+            } else {
+                Closed::Abandoned
+            };
             return self.shared.judge.closed(allowance.connection, how);
         };
         self.carry(inside, outside, allowance, since).await;
@@ -176,7 +206,11 @@ impl<J: Judge> Gate<J> {
 
     fn forget(&self, flow: Flow, number: u64) {
         let mut holds = self.holds();
-        if holds.by_flow.get(&flow).is_some_and(|hold| hold.number == number) {
+        if holds
+            .by_flow
+            .get(&flow)
+            .is_some_and(|hold| hold.number == number)
+        {
             holds.by_flow.remove(&flow);
         }
     }
@@ -196,7 +230,10 @@ impl<J: Judge> Gate<J> {
             let outside = match &granted.target {
                 Target::Direct(addresses) => {
                     let stream = dial::direct(addresses, port).await?;
-                    Outside { stream, early: Vec::new() }
+                    Outside {
+                        stream,
+                        early: Vec::new(),
+                    }
                 }
                 Target::Proxy(endpoint) => {
                     dial::by_proxy(&shared.reach, endpoint, &granted.host, port).await?
@@ -265,7 +302,14 @@ impl<J: Judge> Gate<J> {
         let counts = Counts::default();
         let Outside { stream, early } = outside;
         let shared = &self.shared;
-        let relayed = relay(inside, stream, &early, &counts, &shared.pipes, &allowance.cut);
+        let relayed = relay(
+            inside,
+            stream,
+            &early,
+            &counts,
+            &shared.pipes,
+            &allowance.cut,
+        );
         let cut = tokio::select! {
             biased;
             () = shared.cancel.cancelled() => false,
@@ -304,8 +348,15 @@ impl<J: Judge> Gate<J> {
         let (Ok(source), Ok(destination)) = (inside.peer_addr(), inside.local_addr()) else {
             return reset(inside);
         };
-        let flow = Flow { source: canonical(source), destination: canonical(destination) };
-        let waiting = self.holds().by_flow.get_mut(&flow).and_then(|hold| hold.passing.take());
+        let flow = Flow {
+            source: canonical(source),
+            destination: canonical(destination),
+        };
+        let waiting = self
+            .holds()
+            .by_flow
+            .get_mut(&flow)
+            .and_then(|hold| hold.passing.take());
         let _ = inside.set_nodelay(true);
         let unwanted = match waiting {
             Some(sender) => sender.send(inside).err(),
@@ -314,11 +365,19 @@ impl<J: Judge> Gate<J> {
         unwanted.into_iter().for_each(reset);
     }
 
+    /// True while a connection waits for its end or for the other side.
+    pub fn holds_any(&self) -> bool {
+        let holds = self.holds();
+        holds.by_flow.values().any(|hold| hold.passing.is_none())
+    }
+
     /// Holds that have waited for longer than `age`, with what ends them.
     pub fn waiting(&self, age: Duration) -> Vec<(Flow, CancellationToken)> {
         let holds = self.holds();
         let old = |hold: &Hold| hold.passing.is_none() && hold.since.elapsed() > age;
         let waiting = holds.by_flow.iter().filter(|(_, hold)| old(hold));
-        waiting.map(|(flow, hold)| (*flow, hold.gone.clone())).collect()
+        waiting
+            .map(|(flow, hold)| (*flow, hold.gone.clone()))
+            .collect()
     }
 }

@@ -41,7 +41,13 @@ struct Allowance {
 impl Holders {
     /// For the cage whose process 1 this process sees as `init`.
     pub fn new(init: u32) -> Self {
-        Self { init, allowance: Mutex::new(Allowance { walks: BURST, at: Instant::now() }) }
+        Self {
+            init,
+            allowance: Mutex::new(Allowance {
+                walks: BURST,
+                at: Instant::now(),
+            }),
+        }
     }
 
     /// Process 1 of the cage, as this process sees it.
@@ -56,7 +62,9 @@ impl Holders {
         }
         let until = Instant::now() + LONGEST_WALK;
         let table = rows(self.init, protocol).ok()?;
-        let row = table.iter().find(|row| row.is_end_of(protocol, flow) && row.inode != 0)?;
+        let row = table
+            .iter()
+            .find(|row| row.is_end_of(protocol, flow) && row.inode != 0)?;
         let wanted = format!("socket:[{}]", row.inode);
         let mut queue = vec![self.init];
         let mut seen = HashSet::new();
@@ -76,7 +84,10 @@ impl Holders {
     }
 
     fn may_walk(&self) -> bool {
-        let mut allowance = self.allowance.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut allowance = self
+            .allowance
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let earned = now.duration_since(allowance.at).as_secs_f64() * RATE;
         allowance.walks = (allowance.walks + earned).min(BURST);
@@ -97,7 +108,10 @@ impl Holders {
             .flatten()
             .map(|entry| entry.path())
             .find(|path| has(path))?;
-        let holder = Holder { pid: self.pid_inside(pid)?, argv: argv(pid) };
+        let holder = Holder {
+            pid: self.pid_inside(pid)?,
+            argv: argv(pid),
+        };
         // Still the same process: a number can be given to another one meanwhile.
         has(&descriptor).then_some(holder)
     }
@@ -112,18 +126,26 @@ impl Holders {
 
 fn numbers(pid: u32) -> Option<Vec<u32>> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    line.split_ascii_whitespace().map(|number| number.parse().ok()).collect()
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace()
+        .map(|number| number.parse().ok())
+        .collect()
 }
 
 /// Adds the children of a process. Where the kernel does not list them, all processes are searched.
 fn children(pid: u32, into: &mut Vec<u32>) {
     const CHILDREN_AT_MOST: usize = 65_536;
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return;
+    };
     for thread in threads.flatten() {
         match fs::read_to_string(thread.path().join("children")) {
             Ok(list) => {
-                let found = list.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok());
+                let found = list
+                    .split_ascii_whitespace()
+                    .filter_map(|pid| pid.parse::<u32>().ok());
                 into.extend(found.take(CHILDREN_AT_MOST));
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -136,7 +158,9 @@ fn children(pid: u32, into: &mut Vec<u32>) {
 }
 
 fn children_by_search(parent: u32) -> Vec<u32> {
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
     let parent = parent.to_string();
     let is_child = |pid: &u32| {
         fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| {
@@ -161,7 +185,11 @@ fn argv(pid: u32) -> Vec<String> {
     if bytes.is_empty() {
         return Vec::new();
     }
-    bytes.split(|byte| *byte == 0).take(ARGUMENTS).map(shortened).collect()
+    bytes
+        .split(|byte| *byte == 0)
+        .take(ARGUMENTS)
+        .map(shortened)
+        .collect()
 }
 
 fn shortened(argument: &[u8]) -> String {
@@ -183,7 +211,9 @@ mod tests {
         let here = listener.local_addr().unwrap();
         let socket = std::net::TcpStream::connect(here).unwrap();
         let flow = Flow::new(socket.local_addr().unwrap(), here);
-        let found = Holders::new(std::process::id()).find(Protocol::Tcp, flow).unwrap();
+        let found = Holders::new(std::process::id())
+            .find(Protocol::Tcp, flow)
+            .unwrap();
         assert_eq!(found.pid, std::process::id());
         assert!(!found.argv.is_empty());
     }

@@ -51,7 +51,9 @@ pub(crate) enum Target {
 fn falls_back_to_tcp(protocol: Protocol, port: u16) -> Option<&'static str> {
     match (protocol, port) {
         (Protocol::Udp, 443) => Some("HTTP/3 over UDP is refused so that clients use TCP instead"),
-        (Protocol::Udp, 853) => Some("DNS over QUIC is refused: the cage has a resolver of its own"),
+        (Protocol::Udp, 853) => {
+            Some("DNS over QUIC is refused: the cage has a resolver of its own")
+        }
         (Protocol::Tcp | Protocol::Udp, _) => None,
     }
 }
@@ -107,7 +109,12 @@ impl<J: Judge> Shared<J> {
                 Verdict::Refuse => return Err(Denial::Refused),
             };
             let since = Instant::now();
-            let granted = |target| Granted { host: host.clone(), allowance: allowance.clone(), target, since };
+            let granted = |target| Granted {
+                host: host.clone(),
+                allowance: allowance.clone(),
+                target,
+                since,
+            };
             if let Some(proxy) = &proxy {
                 return Ok(granted(Target::Proxy(proxy.clone())));
             }
@@ -172,7 +179,12 @@ impl<J: Judge> Shared<J> {
 
 /// How an allowed flow ended that was cut before it carried anything.
 pub(crate) fn cut_before_it_was_open(since: Instant) -> Closed {
-    Closed::Ended { sent: 0, received: 0, millis: millis(since), cut: true }
+    Closed::Ended {
+        sent: 0,
+        received: 0,
+        millis: millis(since),
+        cut: true,
+    }
 }
 
 /// Milliseconds since then.

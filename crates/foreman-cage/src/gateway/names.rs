@@ -41,7 +41,10 @@ impl Names {
     pub fn assign(&self, name: &str) -> Option<Assigned> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&index) = table.by_name.get(name) {
-            return Some(Assigned { address: address_of(index), first_time: false });
+            return Some(Assigned {
+                address: address_of(index),
+                first_time: false,
+            });
         }
         if table.by_index.len() >= NAMES_AT_MOST {
             return None;
@@ -50,12 +53,17 @@ impl Names {
         let name: Arc<str> = name.into();
         table.by_index.push(name.clone());
         table.by_name.insert(name, index);
-        Some(Assigned { address: address_of(index), first_time: true })
+        Some(Assigned {
+            address: address_of(index),
+            first_time: true,
+        })
     }
 
     /// The name that an address was given to.
     pub fn name_of(&self, address: IpAddr) -> Option<Arc<str>> {
-        let IpAddr::V4(address) = address.to_canonical() else { return None };
+        let IpAddr::V4(address) = address.to_canonical() else {
+            return None;
+        };
         let index = address.to_bits().checked_sub(FIRST.to_bits())?;
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.by_index.get(usize::try_from(index).ok()?).cloned()
@@ -95,7 +103,10 @@ pub(crate) fn sort(text: &str) -> Kind {
         Err(error) => return Kind::Refused(format!("{error}, so it was not looked up")),
     };
     let under = |suffix: &str| {
-        name == suffix || name.strip_suffix(suffix).is_some_and(|head| head.ends_with('.'))
+        name == suffix
+            || name
+                .strip_suffix(suffix)
+                .is_some_and(|head| head.ends_with('.'))
     };
     if under("localhost") {
         return Kind::Localhost;
@@ -128,7 +139,10 @@ mod tests {
         assert_ne!(first.address, second.address);
         let again = names.assign("a.example").unwrap();
         assert_eq!((again.address, again.first_time), (first.address, false));
-        assert_eq!(names.host_of(first.address.into()), Host::Name("a.example".into()));
+        assert_eq!(
+            names.host_of(first.address.into()),
+            Host::Name("a.example".into())
+        );
         let mapped = IpAddr::from(second.address.to_ipv6_mapped());
         assert_eq!(names.name_of(mapped).as_deref(), Some("b.example"));
     }
@@ -136,7 +150,13 @@ mod tests {
     #[test]
     fn addresses_nobody_was_given_have_no_name() {
         let names = Names::default();
-        for text in ["198.18.0.1", "198.18.1.0", "198.19.255.255", "203.0.113.1", "2001:db8::1"] {
+        for text in [
+            "198.18.0.1",
+            "198.18.1.0",
+            "198.19.255.255",
+            "203.0.113.1",
+            "2001:db8::1",
+        ] {
             assert_eq!(names.name_of(text.parse().unwrap()), None, "{text}");
         }
     }
@@ -149,13 +169,22 @@ mod tests {
         }
         assert_eq!(names.assign("one.more.example"), None);
         assert_eq!(names.assign("0.example").unwrap().address, FIRST);
-        let last = names.assign(&format!("{}.example", NAMES_AT_MOST - 1)).unwrap().address;
-        assert!(last.to_bits() >> 17 == FIRST.to_bits() >> 17, "{last} is outside of the range");
+        let last = names
+            .assign(&format!("{}.example", NAMES_AT_MOST - 1))
+            .unwrap()
+            .address;
+        assert!(
+            last.to_bits() >> 17 == FIRST.to_bits() >> 17,
+            "{last} is outside of the range"
+        );
     }
 
     #[test]
     fn special_names_are_told_apart() {
-        assert_eq!(sort("Registry.Example."), Kind::Ordinary("registry.example".into()));
+        assert_eq!(
+            sort("Registry.Example."),
+            Kind::Ordinary("registry.example".into())
+        );
         assert_eq!(sort("localhost"), Kind::Localhost);
         assert_eq!(sort("a.localhost."), Kind::Localhost);
         assert!(matches!(sort("printer.local"), Kind::Refused(_)));

@@ -134,8 +134,15 @@ impl Incoming<'_> {
         if self.kind != KIND_ERROR {
             return None;
         }
-        let code = self.body.first_chunk().map_or(-libc::EPROTO, |code| i32::from_ne_bytes(*code));
-        Some(if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-code)) })
+        let code = self
+            .body
+            .first_chunk()
+            .map_or(-libc::EPROTO, |code| i32::from_ne_bytes(*code));
+        Some(if code == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::from_raw_os_error(-code))
+        })
     }
 }
 
@@ -183,7 +190,11 @@ impl Socket {
         };
         // SAFETY: no pointers; the result is checked before it is used.
         let fd = unsafe {
-            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol)
+            libc::socket(
+                libc::AF_NETLINK,
+                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+                protocol,
+            )
         };
         if fd < 0 {
             return Err(io::Error::last_os_error());
@@ -216,8 +227,13 @@ impl Socket {
     /// Sends bytes: one message, or a batch.
     pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
         // SAFETY: the pointer and the length describe `bytes`, which outlives the call.
-        let sent = unsafe { libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        let sent =
+            unsafe { libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+        if sent < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
     }
 
     /// Receives one datagram and gives it to `take`.
@@ -225,7 +241,12 @@ impl Socket {
         let mut buffer = vec![0_u8; 65_536];
         // SAFETY: the pointer and the length describe `buffer`, which outlives the call.
         let got = unsafe {
-            libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0)
+            libc::recv(
+                self.fd.as_raw_fd(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                0,
+            )
         };
         let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
         Ok(take(buffer.get(..got).unwrap_or_default()))
@@ -235,13 +256,12 @@ impl Socket {
     pub fn acknowledged(&self, mut wanted: usize) -> io::Result<()> {
         while wanted > 0 {
             let done = self.receive(|datagram| {
-                messages(datagram).filter_map(|message| message.acknowledgement()).try_fold(
-                    0,
-                    |done: usize, answer| {
+                messages(datagram)
+                    .filter_map(|message| message.acknowledgement())
+                    .try_fold(0, |done: usize, answer| {
                         answer?;
                         Ok::<_, io::Error>(done + 1)
-                    },
-                )
+                    })
             })??;
             wanted = wanted.saturating_sub(done);
         }
@@ -289,7 +309,9 @@ mod tests {
 
     #[test]
     fn a_refusal_keeps_the_error_number() {
-        let mut bytes = Message::new(KIND_ERROR, 0, 1).fixed(&(-libc::EPERM).to_ne_bytes()).finish();
+        let mut bytes = Message::new(KIND_ERROR, 0, 1)
+            .fixed(&(-libc::EPERM).to_ne_bytes())
+            .finish();
         bytes.extend_from_slice(&[0; 3]);
         let answer = messages(&bytes).next().unwrap().acknowledgement().unwrap();
         assert_eq!(answer.unwrap_err().raw_os_error(), Some(libc::EPERM));

@@ -18,7 +18,10 @@ pub(crate) struct Flow {
 impl Flow {
     /// A flow between these ends, mapped addresses unwrapped.
     pub fn new(source: SocketAddr, destination: SocketAddr) -> Self {
-        Self { source: canonical(source), destination: canonical(destination) }
+        Self {
+            source: canonical(source),
+            destination: canonical(destination),
+        }
     }
 }
 
@@ -76,7 +79,8 @@ fn read_v4(packet: &[u8]) -> Option<(IpAddr, IpAddr, &[u8])> {
     if fixed[9] != TCP || header < 20 || fragment != 0 {
         return None;
     }
-    let address = |at: usize| IpAddr::from([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+    let address =
+        |at: usize| IpAddr::from([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
     Some((address(12), address(16), packet.get(header..)?))
 }
 
@@ -108,8 +112,19 @@ fn read_v6(packet: &[u8]) -> Option<(IpAddr, IpAddr, &[u8])> {
 /// it was left to hardware that does not exist).
 pub(crate) fn first_segment_again(first: &FirstSegment) -> Vec<u8> {
     let mut segment = first.header.clone();
-    put_checksum(&mut segment, 16, first.flow.source.ip(), first.flow.destination.ip(), TCP);
-    ip_packet(first.flow.source.ip(), first.flow.destination.ip(), TCP, &segment)
+    put_checksum(
+        &mut segment,
+        16,
+        first.flow.source.ip(),
+        first.flow.destination.ip(),
+        TCP,
+    );
+    ip_packet(
+        first.flow.source.ip(),
+        first.flow.destination.ip(),
+        TCP,
+        &segment,
+    )
 }
 
 /// "Connection refused": a reset that answers the first segment.
@@ -137,8 +152,12 @@ pub(crate) enum Unreachable {
 
 /// The message that answers a first segment.
 pub(crate) fn segment_unreachable(first: &FirstSegment, what: Unreachable) -> Vec<u8> {
-    let original =
-        ip_packet(first.flow.source.ip(), first.flow.destination.ip(), TCP, &first.header);
+    let original = ip_packet(
+        first.flow.source.ip(),
+        first.flow.destination.ip(),
+        TCP,
+        &first.header,
+    );
     unreachable(first.flow, what, &original)
 }
 
@@ -231,14 +250,16 @@ fn put_checksum(segment: &mut [u8], at: usize, from: IpAddr, to: IpAddr, protoco
         place.copy_from_slice(&[0, 0]);
     }
     let addresses = match (from, to) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => {
-            add_words(add_words(0, &from.octets()), &to.octets())
-        }
+        (IpAddr::V4(from), IpAddr::V4(to)) => add_words(add_words(0, &from.octets()), &to.octets()),
         (from, to) => add_words(add_words(0, &wide(from)), &wide(to)),
     };
     let sum = finish_sum(add_words(addresses + length + u32::from(protocol), segment));
     // In UDP a sum of zero means that there is none.
-    let sum = if sum == 0 && protocol == UDP { 0xffff } else { sum };
+    let sum = if sum == 0 && protocol == UDP {
+        0xffff
+    } else {
+        sum
+    };
     if let Some(place) = segment.get_mut(at..at + 2) {
         place.copy_from_slice(&sum.to_be_bytes());
     }
@@ -286,8 +307,11 @@ mod tests {
     /// The sum over a segment that has the right checksum is zero.
     fn sums_up(packet: &[u8]) -> bool {
         let v4 = packet[0] >> 4 == 4;
-        let (addresses, segment) =
-            if v4 { (&packet[12..20], &packet[20..]) } else { (&packet[8..40], &packet[40..]) };
+        let (addresses, segment) = if v4 {
+            (&packet[12..20], &packet[20..])
+        } else {
+            (&packet[8..40], &packet[40..])
+        };
         let protocol = u32::from(if v4 { packet[9] } else { packet[6] });
         let start = add_words(protocol + segment.len() as u32, addresses);
         finish_sum(add_words(start, segment)) == 0
@@ -308,9 +332,14 @@ mod tests {
         for v6 in [false, true] {
             assert!(sums_up(&reset(&first(v6))));
             let flow = first(v6).flow;
-            assert!(sums_up(&datagram(flow.destination, flow.source, b"odd").unwrap()));
+            assert!(sums_up(
+                &datagram(flow.destination, flow.source, b"odd").unwrap()
+            ));
         }
-        assert!(sums_up(&segment_unreachable(&first(true), Unreachable::Host)));
+        assert!(sums_up(&segment_unreachable(
+            &first(true),
+            Unreachable::Host
+        )));
     }
 
     #[test]

@@ -59,7 +59,10 @@ pub fn plumb_preferring(kinds: &[GateKind]) -> Result<Sockets, PlumbError> {
     let mut route = step("open the cage's routing tables", Route::open())?;
     step("raise the cage's loopback device", route.link_up(LOOPBACK))?;
     let own = IpAddr::from(OWN_V4);
-    step("give the cage an IPv4 address", route.add_address(LOOPBACK, own, 32))?;
+    step(
+        "give the cage an IPv4 address",
+        route.add_address(LOOPBACK, own, 32),
+    )?;
     step("route IPv4 in the cage", route.add_any_ip(LOOPBACK, own))?;
     let v6 = has_v6() && {
         let own = IpAddr::from(OWN_V6);
@@ -69,9 +72,15 @@ pub fn plumb_preferring(kinds: &[GateKind]) -> Result<Sockets, PlumbError> {
     Ok(Sockets {
         kind,
         gate,
-        v4: step("open the cage's IPv4 sockets", FamilySockets::open(false, kind))?,
+        v4: step(
+            "open the cage's IPv4 sockets",
+            FamilySockets::open(false, kind),
+        )?,
         v6: match v6 {
-            true => Some(step("open the cage's IPv6 sockets", FamilySockets::open(true, kind))?),
+            true => Some(step(
+                "open the cage's IPv6 sockets",
+                FamilySockets::open(true, kind),
+            )?),
             false => None,
         },
     })
@@ -110,7 +119,10 @@ fn tune() {
 
 /// Opens the first kind of gate that this kernel has, and writes the rules for it.
 fn make_gate(kinds: &[GateKind]) -> Result<(GateKind, OwnedFd), PlumbError> {
-    let mut socket = step("open the cage's packet filter", Socket::open(Protocol::Netfilter))?;
+    let mut socket = step(
+        "open the cage's packet filter",
+        Socket::open(Protocol::Netfilter),
+    )?;
     let mut last = io::Error::from(io::ErrorKind::Unsupported);
     for &kind in kinds {
         // The queue first: rules without it would stand, and drop what they hold.
@@ -141,9 +153,17 @@ fn write_gate(table: &mut Transaction<'_>, kind: GateKind) {
     table.rule(GATE, marked(mark::OURS).chain([Accept]));
     table.rule(GATE, marked(mark::ALLOWED).chain([Accept]));
     let refused = || marked(mark::REFUSED);
-    table.rule(GATE, refused().chain(transport(TCP)).chain([Reject(Rejection::Reset)]));
+    table.rule(
+        GATE,
+        refused()
+            .chain(transport(TCP))
+            .chain([Reject(Rejection::Reset)]),
+    );
     table.rule(GATE, refused().chain([Reject(Rejection::Port)]));
-    table.rule(GATE, marked(mark::UNREACHABLE).chain([Reject(Rejection::Host)]));
+    table.rule(
+        GATE,
+        marked(mark::UNREACHABLE).chain([Reject(Rejection::Host)]),
+    );
     for own in own_addresses() {
         for (protocol, rejection) in [(TCP, Rejection::Reset), (UDP, Rejection::Port)] {
             let catch = own.clone().into_iter().chain(to_port(protocol, CATCH_PORT));
@@ -175,7 +195,10 @@ fn write_catch(table: &mut Transaction<'_>) {
     for protocol in [TCP, UDP] {
         table.rule(CATCH, to_port(protocol, 53).chain([Accept]));
         let port = LoadConstant(CATCH_PORT.to_be_bytes().to_vec());
-        table.rule(CATCH, transport(protocol).chain([port, TransparentProxy, Accept]));
+        table.rule(
+            CATCH,
+            transport(protocol).chain([port, TransparentProxy, Accept]),
+        );
     }
 }
 
@@ -185,7 +208,11 @@ const UDP: u8 = 17;
 const ICMP_V6: u8 = 58;
 
 fn marked(mark: u32) -> impl Iterator<Item = Expression> {
-    [Expression::LoadMeta(Meta::Mark), Expression::Equals(mark.to_ne_bytes().to_vec())].into_iter()
+    [
+        Expression::LoadMeta(Meta::Mark),
+        Expression::Equals(mark.to_ne_bytes().to_vec()),
+    ]
+    .into_iter()
 }
 
 fn transport(protocol: u8) -> impl Iterator<Item = Expression> {
@@ -194,7 +221,11 @@ fn transport(protocol: u8) -> impl Iterator<Item = Expression> {
 }
 
 fn to_port(protocol: u8, port: u16) -> impl Iterator<Item = Expression> {
-    let load = Expression::LoadPayload { header: Header::Transport, offset: 2, length: 2 };
+    let load = Expression::LoadPayload {
+        header: Header::Transport,
+        offset: 2,
+        length: 2,
+    };
     transport(protocol).chain([load, Expression::Equals(port.to_be_bytes().to_vec())])
 }
 
@@ -202,8 +233,16 @@ fn to_port(protocol: u8, port: u16) -> impl Iterator<Item = Expression> {
 fn first_packet() -> impl Iterator<Item = Expression> {
     const SYN: u8 = 0x02;
     const ACK: u8 = 0x10;
-    let load = Expression::LoadPayload { header: Header::Transport, offset: 13, length: 1 };
-    transport(TCP).chain([load, Expression::Mask(vec![SYN | ACK]), Expression::Equals(vec![SYN])])
+    let load = Expression::LoadPayload {
+        header: Header::Transport,
+        offset: 13,
+        length: 1,
+    };
+    transport(TCP).chain([
+        load,
+        Expression::Mask(vec![SYN | ACK]),
+        Expression::Equals(vec![SYN]),
+    ])
 }
 
 fn hold(kind: GateKind) -> Vec<Expression> {
@@ -211,7 +250,10 @@ fn hold(kind: GateKind) -> Vec<Expression> {
         GateKind::Queue => vec![Expression::Queue(netfilter::NUMBER)],
         GateKind::CompatQueue => vec![Expression::CompatQueue(netfilter::NUMBER)],
         GateKind::Log => {
-            let log = Expression::Log { group: netfilter::NUMBER, bytes: netfilter::COPIED };
+            let log = Expression::Log {
+                group: netfilter::NUMBER,
+                bytes: netfilter::COPIED,
+            };
             vec![log, Expression::Drop]
         }
     }
@@ -226,7 +268,11 @@ fn own_addresses() -> [Vec<Expression>; 4] {
         vec![
             Expression::LoadMeta(Meta::NetworkProtocol),
             Expression::Equals(vec![family]),
-            Expression::LoadPayload { header: Header::Network, offset, length },
+            Expression::LoadPayload {
+                header: Header::Network,
+                offset,
+                length,
+            },
             Expression::Equals(address.to_vec()),
         ]
     };

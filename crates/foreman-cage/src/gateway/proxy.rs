@@ -77,7 +77,10 @@ impl Proxies {
     /// Understands the settings. Empty ones count as absent, as usual.
     pub fn new(config: &ProxyConfig) -> Self {
         let setting = |name: &str, text: &Option<String>| {
-            let text = text.as_deref().map(str::trim).filter(|text| !text.is_empty())?;
+            let text = text
+                .as_deref()
+                .map(str::trim)
+                .filter(|text| !text.is_empty())?;
             Some(parse(text).map_err(|what| {
                 format!("the operator's {name} setting {what}; correct it, or unset it")
             }))
@@ -85,18 +88,29 @@ impl Proxies {
         Self {
             https: setting("https_proxy", &config.https),
             all: setting("all_proxy", &config.all),
-            exceptions: config.no_proxy.as_deref().map(exceptions).unwrap_or_default(),
+            exceptions: config
+                .no_proxy
+                .as_deref()
+                .map(exceptions)
+                .unwrap_or_default(),
         }
     }
 
     /// How a destination is reached. A proxy for HTTPS is asked first for port 443 only: many refuse
     /// to connect to anything else.
     pub fn way(&self, host: &Host, port: u16) -> Way {
-        if self.exceptions.iter().any(|exception| exception.covers(host, port)) {
+        if self
+            .exceptions
+            .iter()
+            .any(|exception| exception.covers(host, port))
+        {
             return Way::Direct;
         }
-        let (first, second) =
-            if port == 443 { (&self.https, &self.all) } else { (&self.all, &self.https) };
+        let (first, second) = if port == 443 {
+            (&self.https, &self.all)
+        } else {
+            (&self.all, &self.https)
+        };
         match first.as_ref().or(second.as_ref()) {
             None => Way::Direct,
             Some(Ok(endpoint)) => Way::Proxy(endpoint.clone()),
@@ -110,7 +124,11 @@ fn parse(text: &str) -> Setting {
     let (speaks, usual_port) = match scheme.to_ascii_lowercase().as_str() {
         "http" => (Speaks::Http, 80),
         "socks5" | "socks5h" => (Speaks::Socks5, 1080),
-        "https" => return Err("is an https:// proxy, and only http:// and socks5:// are supported".into()),
+        "https" => {
+            return Err(
+                "is an https:// proxy, and only http:// and socks5:// are supported".into(),
+            );
+        }
         _ => return Err("is neither an http:// nor a socks5:// proxy".into()),
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -128,10 +146,18 @@ fn parse(text: &str) -> Setting {
         return Err("does not name a host".into());
     }
     let too_long = |text: &String| text.len() > 255;
-    if credentials.as_ref().is_some_and(|(name, password)| too_long(name) || too_long(password)) {
+    if credentials
+        .as_ref()
+        .is_some_and(|(name, password)| too_long(name) || too_long(password))
+    {
         return Err("has a user name or password that is too long".into());
     }
-    Ok(Endpoint { speaks, host: host.to_owned(), port: port.unwrap_or(usual_port), credentials })
+    Ok(Endpoint {
+        speaks,
+        host: host.to_owned(),
+        port: port.unwrap_or(usual_port),
+        credentials,
+    })
 }
 
 /// `host`, `host:port`, `[v6]`, `[v6]:port`.
@@ -154,7 +180,9 @@ fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
+        let digits = after
+            .get(..2)
+            .and_then(|pair| std::str::from_utf8(pair).ok());
         let decoded = digits.and_then(|pair| u8::from_str_radix(pair, 16).ok());
         match (byte, decoded) {
             (b'%', Some(decoded)) => {
@@ -202,7 +230,9 @@ impl Exception {
 }
 
 fn exceptions(text: &str) -> Vec<Exception> {
-    text.split(|c: char| c == ',' || c.is_whitespace()).filter_map(exception).collect()
+    text.split(|c: char| c == ',' || c.is_whitespace())
+        .filter_map(exception)
+        .collect()
 }
 
 fn exception(text: &str) -> Option<Exception> {
@@ -210,16 +240,28 @@ fn exception(text: &str) -> Option<Exception> {
         return None;
     }
     if text == "*" {
-        return Some(Exception { place: Place::Everywhere, port: None });
+        return Some(Exception {
+            place: Place::Everywhere,
+            port: None,
+        });
     }
     if let Some(range) = range(text) {
-        return Some(Exception { place: Place::Range(range), port: None });
+        return Some(Exception {
+            place: Place::Range(range),
+            port: None,
+        });
     }
     let (host, port) = host_and_port(text)?;
     if let Some(range) = range(host) {
-        return Some(Exception { place: Place::Range(range), port });
+        return Some(Exception {
+            place: Place::Range(range),
+            port,
+        });
     }
-    let suffix = host.trim_start_matches('*').trim_start_matches('.').trim_end_matches('.');
+    let suffix = host
+        .trim_start_matches('*')
+        .trim_start_matches('.')
+        .trim_end_matches('.');
     let place = Place::Suffix(suffix.to_ascii_lowercase());
     (!suffix.is_empty()).then_some(Exception { place, port })
 }
@@ -252,9 +294,18 @@ mod tests {
         assert_eq!(parsed.to_string(), "proxy.example:3128");
         assert_eq!(parsed.credentials, Some(("us@er".into(), "p:w".into())));
         let parsed = parse("socks5h://[2001:db8::1]").unwrap();
-        assert_eq!((parsed.speaks, parsed.to_string()), (Speaks::Socks5, "[2001:db8::1]:1080".into()));
+        assert_eq!(
+            (parsed.speaks, parsed.to_string()),
+            (Speaks::Socks5, "[2001:db8::1]:1080".into())
+        );
         assert_eq!(parse("proxy.example").unwrap().port, 80);
-        for bad in ["https://proxy.example", "ftp://a", "http://", "http://a:b:c", "http://a:99999"] {
+        for bad in [
+            "https://proxy.example",
+            "ftp://a",
+            "http://",
+            "http://a:b:c",
+            "http://a:99999",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }
@@ -262,7 +313,9 @@ mod tests {
     #[test]
     fn a_setting_that_is_not_understood_closes_what_it_applies_to() {
         let proxies = proxies("https://user:secret@proxy.example", "", "direct.example");
-        let Way::Broken(why) = proxies.way(&name("a.example"), 443) else { panic!() };
+        let Way::Broken(why) = proxies.way(&name("a.example"), 443) else {
+            panic!()
+        };
         assert!(!why.contains("secret"));
         assert_eq!(proxies.way(&name("direct.example"), 443), Way::Direct);
     }
@@ -286,7 +339,10 @@ mod tests {
             Way::Proxy(endpoint) => endpoint.host,
             way => panic!("{way:?}"),
         };
-        assert_eq!((host(443).as_str(), host(22).as_str()), ("one.example", "two.example"));
+        assert_eq!(
+            (host(443).as_str(), host(22).as_str()),
+            ("one.example", "two.example")
+        );
         assert_eq!(Proxies::default().way(&name("a.example"), 443), Way::Direct);
     }
 

@@ -143,7 +143,10 @@ impl Reach {
         recent.retain(|_, known| now.duration_since(known.at) < SHARED_FOR);
         let answer = Arc::new(OnceCell::new());
         if recent.len() < REMEMBERED {
-            let known = Recent { at: now, answer: answer.clone() };
+            let known = Recent {
+                at: now,
+                answer: answer.clone(),
+            };
             recent.insert(name.to_owned(), known);
         }
         answer
@@ -151,7 +154,9 @@ impl Reach {
 
     async fn resolve_now(&self, name: &str) -> Answer {
         let failed = |why: &str| format!("the name {name} could not be resolved: {why}");
-        let Ok(_slot) = self.slots.acquire().await else { return Err(failed("shutting down")) };
+        let Ok(_slot) = self.slots.acquire().await else {
+            return Err(failed("shutting down"));
+        };
         let lookup = tokio::net::lookup_host((name, 0));
         match tokio::time::timeout(LONGEST_LOOKUP, lookup).await {
             Ok(Ok(found)) => {
@@ -215,7 +220,11 @@ mod tests {
 
     fn sorted(addresses: &[&str], private: Option<&str>) -> Vetted {
         let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
-        Reach::new().sort("a.example", &addresses, private.map(|range| range.parse().unwrap()))
+        Reach::new().sort(
+            "a.example",
+            &addresses,
+            private.map(|range| range.parse().unwrap()),
+        )
     }
 
     #[test]
@@ -227,16 +236,30 @@ mod tests {
             Vetted::Dial(vec![public])
         );
         assert_eq!(sorted(&["10.1.2.3"], None), Vetted::AskAgain(private));
-        assert_eq!(sorted(&["10.1.2.3"], Some("10.1.0.0/16")), Vetted::Dial(vec![private]));
-        assert_eq!(sorted(&["10.1.2.3"], Some("10.2.0.0/16")), Vetted::AskAgain(private));
-        assert!(matches!(sorted(&["::ffff:169.254.169.254"], None), Vetted::Forbidden(_)));
-        assert!(matches!(sorted(&["127.0.0.1", "10.1.2.3"], None), Vetted::AskAgain(_)));
+        assert_eq!(
+            sorted(&["10.1.2.3"], Some("10.1.0.0/16")),
+            Vetted::Dial(vec![private])
+        );
+        assert_eq!(
+            sorted(&["10.1.2.3"], Some("10.2.0.0/16")),
+            Vetted::AskAgain(private)
+        );
+        assert!(matches!(
+            sorted(&["::ffff:169.254.169.254"], None),
+            Vetted::Forbidden(_)
+        ));
+        assert!(matches!(
+            sorted(&["127.0.0.1", "10.1.2.3"], None),
+            Vetted::AskAgain(_)
+        ));
         assert!(matches!(sorted(&[], None), Vetted::Unresolved(_)));
     }
 
     #[tokio::test]
     async fn a_name_of_this_machine_is_forbidden() {
-        let vetted = Reach::new().vet(&Host::Name("localhost".into()), None).await;
+        let vetted = Reach::new()
+            .vet(&Host::Name("localhost".into()), None)
+            .await;
         assert!(matches!(vetted, Vetted::Forbidden(_)), "{vetted:?}");
     }
 }

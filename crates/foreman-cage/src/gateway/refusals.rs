@@ -9,6 +9,7 @@ use foreman_domain::{Host, Protocol};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Kinds that are told apart at one time.
@@ -35,17 +36,28 @@ struct Seen {
 pub(crate) struct Refusals<J> {
     judge: Arc<J>,
     seen: Mutex<Seen>,
+    /// Something was told, so that repeats of it may have to be.
+    told: Notify,
 }
 
 impl<J: Judge> Refusals<J> {
     /// Tells this judge.
     pub fn new(judge: Arc<J>) -> Self {
-        Self { judge, seen: Mutex::default() }
+        Self {
+            judge,
+            seen: Mutex::default(),
+            told: Notify::new(),
+        }
     }
 
     /// Something was refused.
     pub fn tell(&self, protocol: Protocol, host: Host, port: u16, why: &str) {
-        let kind = Kind { protocol, host, port, why: why.to_owned() };
+        let kind = Kind {
+            protocol,
+            host,
+            port,
+            why: why.to_owned(),
+        };
         {
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(repeats) = seen.repeats.get_mut(&kind) {
@@ -58,21 +70,32 @@ impl<J: Judge> Refusals<J> {
             }
             seen.repeats.insert(kind.clone(), 0);
         }
+        self.told.notify_one();
         self.judge.refused(protocol, kind.host, port, why);
     }
 
-    /// Tells what was counted, once a second, until cancelled; then the rest.
+    /// Tells what was counted, once a second while there is something, until cancelled; then the
+    /// rest.
     pub async fn run(&self, cancel: CancellationToken) {
-        loop {
-            let ended = tokio::select! {
-                () = cancel.cancelled() => true,
-                () = tokio::time::sleep(PERIOD) => false,
-            };
-            self.flush();
-            if ended {
-                return;
+        let telling = async {
+            loop {
+                self.told.notified().await;
+                while self.remembers_any() {
+                    tokio::time::sleep(PERIOD).await;
+                    self.flush();
+                }
             }
+        };
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = telling => {}
         }
+        self.flush();
+    }
+
+    fn remembers_any(&self) -> bool {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        !seen.repeats.is_empty()
     }
 
     fn flush(&self) {
@@ -90,10 +113,14 @@ impl<J: Judge> Refusals<J> {
             (counted, std::mem::take(&mut seen.beyond))
         };
         for (kind, count) in counted {
-            self.judge.refused_again(kind.protocol, kind.host, kind.port, &kind.why, count);
+            self.judge
+                .refused_again(kind.protocol, kind.host, kind.port, &kind.why, count);
         }
         if beyond > 0 {
-            tracing::warn!(beyond, "refused too many different destinations to list each");
+            tracing::warn!(
+                beyond,
+                "refused too many different destinations to list each"
+            );
         }
     }
 }
@@ -134,7 +161,48 @@ mod tests {
         refusals.flush();
         tell(&refusals, 2);
         refusals.flush();
-        assert_eq!(*refusals.judge.0.lock().unwrap(), [(1, 1), (2, 1), (1, 999), (2, 1)]);
+        assert_eq!(
+            *refusals.judge.0.lock().unwrap(),
+            [(1, 1), (2, 1), (1, 999), (2, 1)]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_quiet_second_ends_the_telling_and_a_later_refusal_starts_it_again() {
+        let refusals = Arc::new(Refusals::new(Arc::new(Told::default())));
+        let cancel = CancellationToken::new();
+        let running = {
+            let (refusals, cancel) = (refusals.clone(), cancel.clone());
+            tokio::spawn(async move { refusals.run(cancel).await })
+        };
+        let told = |count: usize| {
+            let refusals = refusals.clone();
+            let many = move || refusals.judge.0.lock().unwrap().len() >= count;
+            async move {
+                while !many() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+        };
+        let round = async {
+            for round in 1..=2 {
+                tell(&refusals, 1);
+                tell(&refusals, 1);
+                told(2 * round).await;
+                while refusals.remembers_any() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), round)
+            .await
+            .unwrap();
+        tell(&refusals, 1);
+        tell(&refusals, 1);
+        cancel.cancel();
+        running.await.unwrap();
+        let told = refusals.judge.0.lock().unwrap();
+        assert_eq!(*told, [(1, 1); 6], "the rest is told at the end, too");
     }
 
     #[test]

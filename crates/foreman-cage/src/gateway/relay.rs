@@ -38,7 +38,9 @@ pub(crate) async fn relay(
 ) -> bool {
     let carried = async {
         inside.write_all(early).await?;
-        counts.received.fetch_add(early.len() as u64, Ordering::Relaxed);
+        counts
+            .received
+            .fetch_add(early.len() as u64, Ordering::Relaxed);
         tokio::try_join!(
             one_way(&inside, &outside, &counts.sent, pipes),
             one_way(&outside, &inside, &counts.received, pipes),
@@ -58,7 +60,10 @@ pub(crate) async fn relay(
 
 /// Closes a connection at once: the peer sees a reset, and unsent bytes are gone.
 pub(crate) fn reset(stream: TcpStream) {
-    let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
+    let at_once = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
     // Where it fails the connection is closed in the usual way.
     let _ = setsockopt(&stream, sockopt::Linger, &at_once);
 }
@@ -161,7 +166,9 @@ mod tests {
     }
 
     async fn deadline<T>(future: impl Future<Output = T>) -> T {
-        tokio::time::timeout(Duration::from_secs(20), future).await.unwrap()
+        tokio::time::timeout(Duration::from_secs(20), future)
+            .await
+            .unwrap()
     }
 
     fn bytes(length: usize) -> Vec<u8> {
@@ -180,7 +187,9 @@ mod tests {
         let relayed = {
             let counts = counts.clone();
             let cut = CancellationToken::new();
-            tokio::spawn(async move { relay(inside, outside, b"early", &counts, &pipes, &cut).await })
+            tokio::spawn(
+                async move { relay(inside, outside, b"early", &counts, &pipes, &cut).await },
+            )
         };
         let sent = bytes(3_000_000);
         let expected = sent.clone();
@@ -220,7 +229,15 @@ mod tests {
         let cut = CancellationToken::new();
         let token = cut.clone();
         let relayed = tokio::spawn(async move {
-            relay(inside, outside, b"", &Counts::default(), &Pipes::default(), &token).await
+            relay(
+                inside,
+                outside,
+                b"",
+                &Counts::default(),
+                &Pipes::default(),
+                &token,
+            )
+            .await
         });
         client.write_all(b"x").await.unwrap();
         let mut byte = [0];
@@ -239,7 +256,15 @@ mod tests {
         let (outside, mut server) = pair().await;
         let relayed = tokio::spawn(async move {
             let cut = CancellationToken::new();
-            relay(inside, outside, b"", &Counts::default(), &Pipes::default(), &cut).await
+            relay(
+                inside,
+                outside,
+                b"",
+                &Counts::default(),
+                &Pipes::default(),
+                &cut,
+            )
+            .await
         });
         reset(client);
         let error = deadline(server.read(&mut [0])).await.unwrap_err();

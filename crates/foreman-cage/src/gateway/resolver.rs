@@ -29,7 +29,9 @@ pub(crate) async fn run_udp<J: Judge>(shared: Arc<Shared<J>>, socket: Datagrams)
         match arrival {
             Ok(Some(arrival)) => {
                 let query = buffer.get(..arrival.length).unwrap_or_default();
-                let Some(reply) = reply(&shared, Protocol::Udp, query) else { continue };
+                let Some(reply) = reply(&shared, Protocol::Udp, query) else {
+                    continue;
+                };
                 let sent = socket.answer(&reply, arrival.destination.ip(), arrival.source);
                 if let Err(error) = sent {
                     tracing::debug!(%error, "an answer of the cage's resolver was lost");
@@ -58,7 +60,9 @@ pub(crate) async fn run_tcp<J: Judge>(shared: Arc<Shared<J>>, listener: TcpListe
             continue;
         };
         // Without a free place the connection is closed; clients ask again.
-        let Ok(place) = places.clone().try_acquire_owned() else { continue };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            continue;
+        };
         let shared = shared.clone();
         shared.tasks.clone().spawn(async move {
             tokio::select! {

@@ -1,6 +1,7 @@
 //! What all parts of a gateway share.
 
 use super::datagrams::Packets;
+use super::downfall::Downfall;
 use super::holder::Holders;
 use super::judge::{HolderProbe, Judge};
 use super::names::Names;
@@ -11,7 +12,7 @@ use super::refusals::Refusals;
 use super::relay::Pipes;
 use foreman_domain::{Host, Protocol};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -36,6 +37,10 @@ pub(crate) struct Shared<J> {
     pub pipes: Pipes,
     /// Connections that may be open at one time; as many as there may be open files for.
     pub open: Arc<Semaphore>,
+    /// Something is held now; wakes who looks after it.
+    pub held: Notify,
+    /// Where a part says that it can serve no more.
+    pub downfall: Arc<Downfall>,
     /// Ends everything.
     pub cancel: CancellationToken,
     /// Every task of the gateway.

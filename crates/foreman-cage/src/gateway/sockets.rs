@@ -105,10 +105,20 @@ impl Sockets {
     /// The descriptors and what they are, to pass over a Unix socket.
     #[must_use]
     pub fn into_fds(self) -> (Vec<OwnedFd>, Vec<u8>) {
-        let description = vec![b'1', self.kind.tag(), if self.v6.is_some() { b'6' } else { b'4' }];
+        let description = vec![
+            b'1',
+            self.kind.tag(),
+            if self.v6.is_some() { b'6' } else { b'4' },
+        ];
         let mut fds = vec![self.gate];
         for family in [Some(self.v4), self.v6].into_iter().flatten() {
-            fds.extend([family.tcp, family.dns_udp, family.dns_tcp, family.udp, family.reply]);
+            fds.extend([
+                family.tcp,
+                family.dns_udp,
+                family.dns_tcp,
+                family.udp,
+                family.reply,
+            ]);
             fds.extend(family.again);
         }
         (fds, description)
@@ -120,7 +130,9 @@ impl Sockets {
     /// `InvalidData` when the description is not one of ours or the number of descriptors is wrong.
     pub fn from_fds(fds: Vec<OwnedFd>, description: &[u8]) -> io::Result<Self> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "these are not a cage's sockets");
-        let &[b'1', tag, family @ (b'4' | b'6')] = description else { return Err(wrong()) };
+        let &[b'1', tag, family @ (b'4' | b'6')] = description else {
+            return Err(wrong());
+        };
         let kind = GateKind::of_tag(tag).ok_or_else(wrong)?;
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or_else(wrong);
@@ -131,12 +143,20 @@ impl Sockets {
                 dns_tcp: next()?,
                 udp: next()?,
                 reply: next()?,
-                again: if kind == GateKind::Log { Some(next()?) } else { None },
+                again: if kind == GateKind::Log {
+                    Some(next()?)
+                } else {
+                    None
+                },
             })
         };
         let gate = next()?;
         let v4 = take_family(&mut next)?;
-        let v6 = if family == b'6' { Some(take_family(&mut next)?) } else { None };
+        let v6 = if family == b'6' {
+            Some(take_family(&mut next)?)
+        } else {
+            None
+        };
         if next().is_ok() {
             return Err(wrong());
         }
@@ -171,7 +191,14 @@ impl FamilySockets {
             GateKind::Log => Some(options.raw(mark::ALLOWED)?),
             GateKind::Queue | GateKind::CompatQueue => None,
         };
-        Ok(Self { tcp, dns_udp, dns_tcp, udp, reply, again })
+        Ok(Self {
+            tcp,
+            dns_udp,
+            dns_tcp,
+            udp,
+            reply,
+            again,
+        })
     }
 }
 
@@ -208,7 +235,11 @@ impl FamilyOptions {
     }
 
     fn open(&self, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
-        let domain = if self.v6 { libc::AF_INET6 } else { libc::AF_INET };
+        let domain = if self.v6 {
+            libc::AF_INET6
+        } else {
+            libc::AF_INET
+        };
         let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no pointers; the result is checked before it is used.
         let fd = unsafe { libc::socket(domain, kind, protocol) };
@@ -249,7 +280,12 @@ impl FamilyOptions {
     /// A socket that sends whole packets with a mark.
     fn raw(&self, mark: u32) -> io::Result<OwnedFd> {
         let socket = self.open(libc::SOCK_RAW, libc::IPPROTO_RAW)?;
-        set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())?;
+        set_option(
+            socket.as_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MARK,
+            mark.cast_signed(),
+        )?;
         Ok(socket)
     }
 }
@@ -257,4 +293,41 @@ impl FamilyOptions {
 fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     let address = nix::sys::socket::SockaddrStorage::from(address);
     nix::sys::socket::bind(fd.as_raw_fd(), &address).map_err(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fds(count: usize) -> Vec<OwnedFd> {
+        (0..count)
+            .map(|_| std::fs::File::open("/dev/null").unwrap().into())
+            .collect()
+    }
+
+    #[test]
+    fn sockets_survive_being_passed() {
+        for (description, count) in [(b"1q6", 11), (b"1c4", 6), (b"1l6", 13), (b"1l4", 7)] {
+            let sockets = Sockets::from_fds(fds(count), description).unwrap();
+            assert_eq!(sockets.has_v6(), description[2] == b'6');
+            let (fds, again) = sockets.into_fds();
+            assert_eq!((fds.len(), again.as_slice()), (count, &description[..]));
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for (description, count) in [
+            (&b"1q6"[..], 10),
+            (b"1q6", 12),
+            (b"2q6", 11),
+            (b"", 0),
+            (b"1x4", 6),
+        ] {
+            assert!(
+                Sockets::from_fds(fds(count), description).is_err(),
+                "{description:?}"
+            );
+        }
+    }
 }

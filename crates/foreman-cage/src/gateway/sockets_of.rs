@@ -74,7 +74,12 @@ fn row(line: &str) -> Option<Row> {
     let remote = end(fields.next()?)?;
     let state = u8::from_str_radix(fields.next()?, 16).ok()?;
     let inode = fields.nth(5)?.parse().ok()?;
-    Some(Row { local, remote, state, inode })
+    Some(Row {
+        local,
+        remote,
+        state,
+        inode,
+    })
 }
 
 fn end(text: &str) -> Option<SocketAddr> {
@@ -129,10 +134,18 @@ mod tests {
 
     #[test]
     fn an_unconnected_datagram_socket_is_the_end_of_its_flows() {
-        let flow = Flow::new("198.18.0.2:5000".parse().unwrap(), "203.0.113.1:9".parse().unwrap());
+        let flow = Flow::new(
+            "198.18.0.2:5000".parse().unwrap(),
+            "203.0.113.1:9".parse().unwrap(),
+        );
         let any = "0.0.0.0:0".parse().unwrap();
         let local = "0.0.0.0:5000".parse().unwrap();
-        let row = Row { local, remote: any, state: 7, inode: 1 };
+        let row = Row {
+            local,
+            remote: any,
+            state: 7,
+            inode: 1,
+        };
         assert!(row.is_end_of(Protocol::Udp, flow));
         assert!(!row.is_end_of(Protocol::Tcp, flow));
     }

@@ -15,7 +15,6 @@ use super::shared::Shared;
 use foreman_domain::Protocol;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,7 +76,10 @@ struct Open {
 impl<J: Judge> Flows<J> {
     /// With no flow yet.
     pub fn new(shared: Arc<Shared<J>>) -> Arc<Self> {
-        Arc::new(Self { shared, table: Mutex::default() })
+        Arc::new(Self {
+            shared,
+            table: Mutex::default(),
+        })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -108,44 +110,56 @@ impl<J: Judge> Flows<J> {
     }
 
     fn take(self: &Arc<Self>, flow: Flow, data: &[u8]) {
+        if self.belongs_to_a_flow(flow, data) {
+            return;
+        }
         if self.shared.refuses_at_once(Protocol::Udp, flow) {
             return self.tell_unreachable(flow, data.len(), Unreachable::Port);
         }
         let mut table = self.table();
-        let full = table.by_flow.len() >= FLOWS_AT_MOST;
-        match table.by_flow.entry(flow) {
-            Entry::Occupied(mut known) => match known.get_mut() {
-                State::Held(held) => held.push(data),
-                State::Open(open) => {
-                    let open = open.clone();
-                    drop(table);
-                    self.send_outside(flow, &open, data);
-                }
-                State::Refused(what) => {
-                    let what = *what;
-                    drop(table);
-                    self.tell_unreachable(flow, data.len(), what);
-                }
-            },
-            Entry::Vacant(_) if full => {}
-            Entry::Vacant(place) => {
-                let gone = CancellationToken::new();
-                let mut held = Held {
-                    since: Instant::now(),
-                    gone: gone.clone(),
-                    datagrams: Vec::new(),
-                    bytes: 0,
-                };
-                held.push(data);
-                place.insert(State::Held(held));
-                let flows = self.clone();
-                self.shared.tasks.spawn(async move { flows.serve(flow, gone).await });
-            }
+        if table.by_flow.len() >= FLOWS_AT_MOST {
+            return;
         }
+        let gone = CancellationToken::new();
+        let mut held = Held {
+            since: Instant::now(),
+            gone: gone.clone(),
+            datagrams: Vec::new(),
+            bytes: 0,
+        };
+        held.push(data);
+        table.by_flow.insert(flow, State::Held(held));
+        drop(table);
+        self.shared.held.notify_one();
+        let flows = self.clone();
+        self.shared
+            .tasks
+            .spawn(async move { flows.serve(flow, gone).await });
+    }
+
+    /// Deals with a datagram of a flow that is known.
+    fn belongs_to_a_flow(&self, flow: Flow, data: &[u8]) -> bool {
+        let mut table = self.table();
+        match table.by_flow.get_mut(&flow) {
+            Some(State::Held(held)) => held.push(data),
+            Some(State::Open(open)) => {
+                let open = open.clone();
+                drop(table);
+                self.send_outside(flow, &open, data);
+            }
+            Some(State::Refused(what)) => {
+                let what = *what;
+                drop(table);
+                self.tell_unreachable(flow, data.len(), what);
+            }
+            None => return false,
+        }
+        true
     }
 
     fn tell_unreachable(&self, flow: Flow, length: usize, what: Unreachable) {
-        self.shared.send_inside(&datagram_unreachable(flow, length, what), flow);
+        self.shared
+            .send_inside(&datagram_unreachable(flow, length, what), flow);
     }
 
     fn send_outside(&self, flow: Flow, open: &Open, data: &[u8]) {
@@ -179,7 +193,9 @@ impl<J: Judge> Flows<J> {
             Ok(socket) => self.relay(flow, Arc::new(Open::new(socket)), granted).await,
             Err(error) => {
                 let why = format!("{} could not be reached: {}", granted.host, words(&error));
-                self.shared.judge.closed(granted.allowance.connection, Closed::Unreachable { why });
+                self.shared
+                    .judge
+                    .closed(granted.allowance.connection, Closed::Unreachable { why });
                 self.deny(flow, Denial::Unreachable).await;
             }
         }
@@ -206,7 +222,9 @@ impl<J: Judge> Flows<J> {
     async fn relay(&self, flow: Flow, open: Arc<Open>, granted: Granted) {
         let first = self.table().by_flow.insert(flow, State::Open(open.clone()));
         if let Some(State::Held(held)) = first {
-            held.datagrams.iter().for_each(|data| self.send_outside(flow, &open, data));
+            held.datagrams
+                .iter()
+                .for_each(|data| self.send_outside(flow, &open, data));
         }
         let mut cut = false;
         loop {
@@ -245,11 +263,13 @@ impl<J: Judge> Flows<J> {
 
     /// Tells the caller inside what the other side answered to an earlier datagram.
     fn mirror_error(&self, flow: Flow, open: &Open) {
-        let taken = open.socket.try_io(Interest::ERROR, || match open.socket.take_error()? {
-            Some(error) => Ok(error),
-            // Says that the error has been taken.
-            None => Err(io::ErrorKind::WouldBlock.into()),
-        });
+        let taken = open
+            .socket
+            .try_io(Interest::ERROR, || match open.socket.take_error()? {
+                Some(error) => Ok(error),
+                // Says that the error has been taken.
+                None => Err(io::ErrorKind::WouldBlock.into()),
+            });
         if let Ok(error) = taken
             && let Some(what) = mirrored(&error)
         {
@@ -285,13 +305,23 @@ impl<J: Judge> Flows<J> {
         });
     }
 
+    /// True while a flow waits for its end.
+    pub fn holds_any(&self) -> bool {
+        let table = self.table();
+        let is_held = |state: &State| matches!(state, State::Held(_));
+        table.by_flow.values().any(is_held)
+    }
+
     /// Flows that have waited for longer than `age`, with what ends them.
     pub fn waiting(&self, age: Duration) -> Vec<(Flow, CancellationToken)> {
         let table = self.table();
-        let waiting = table.by_flow.iter().filter_map(|(flow, state)| match state {
-            State::Held(held) if held.since.elapsed() > age => Some((*flow, held.gone.clone())),
-            State::Held(_) | State::Open(_) | State::Refused(_) => None,
-        });
+        let waiting = table
+            .by_flow
+            .iter()
+            .filter_map(|(flow, state)| match state {
+                State::Held(held) if held.since.elapsed() > age => Some((*flow, held.gone.clone())),
+                State::Held(_) | State::Open(_) | State::Refused(_) => None,
+            });
         waiting.collect()
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! The tables are read in pieces while they change, so a socket counts as gone only when it is
 //! missing twice. When they cannot be read, nobody is gone: what is held stays held.
+//!
+//! While nothing is held it sleeps without a timer: many runs wait for their agents, and each timer
+//! of each of them would cost something every second.
 
 use super::gate::Gate;
 use super::judge::Judge;
@@ -30,9 +33,12 @@ pub(crate) async fn run<J: Judge>(
 ) {
     let watched = async {
         loop {
-            tokio::time::sleep(PERIOD).await;
-            look(&shared, Protocol::Tcp, gate.waiting(YOUNG)).await;
-            look(&shared, Protocol::Udp, flows.waiting(YOUNG)).await;
+            shared.held.notified().await;
+            while gate.holds_any() || flows.holds_any() {
+                tokio::time::sleep(PERIOD).await;
+                look(&shared, Protocol::Tcp, gate.waiting(YOUNG)).await;
+                look(&shared, Protocol::Udp, flows.waiting(YOUNG)).await;
+            }
         }
     };
     tokio::select! {
@@ -59,17 +65,26 @@ async fn missing(init: u32, protocol: Protocol, waiting: Waiting) -> Waiting {
         return waiting;
     }
     let looked = tokio::task::spawn_blocking(move || {
-        let Ok(rows) = rows(init, protocol) else { return Waiting::new() };
+        let Ok(rows) = rows(init, protocol) else {
+            return Waiting::new();
+        };
         match protocol {
             Protocol::Tcp => {
                 let connecting = rows.iter().filter(|row| row.is_connecting());
-                let alive: HashSet<Flow> =
-                    connecting.map(|row| Flow::new(row.local, row.remote)).collect();
-                waiting.into_iter().filter(|(flow, _)| !alive.contains(flow)).collect()
+                let alive: HashSet<Flow> = connecting
+                    .map(|row| Flow::new(row.local, row.remote))
+                    .collect();
+                waiting
+                    .into_iter()
+                    .filter(|(flow, _)| !alive.contains(flow))
+                    .collect()
             }
             Protocol::Udp => {
                 let alive = |flow: Flow| rows.iter().any(|row| row.is_end_of(protocol, flow));
-                waiting.into_iter().filter(|(flow, _)| !alive(*flow)).collect()
+                waiting
+                    .into_iter()
+                    .filter(|(flow, _)| !alive(*flow))
+                    .collect()
             }
         }
     });

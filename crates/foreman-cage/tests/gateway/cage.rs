@@ -52,7 +52,11 @@ impl Cage {
                 let (bytes, fds) = receive(&ours);
                 let sockets = Sockets::from_fds(fds, &bytes)
                     .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&bytes)));
-                Self { sockets: Mutex::new(Some(sockets)), maker: ours, process: child }
+                Self {
+                    sockets: Mutex::new(Some(sockets)),
+                    maker: ours,
+                    process: child,
+                }
             }
             ForkResult::Child => {
                 drop(ours);
@@ -68,7 +72,11 @@ impl Cage {
                         send(&theirs, &bytes, &fds);
                     }
                     Err(error) => {
-                        send(&theirs, std::io::Error::from(error).to_string().as_bytes(), &[]);
+                        send(
+                            &theirs,
+                            std::io::Error::from(error).to_string().as_bytes(),
+                            &[],
+                        );
                     }
                 }
                 make_sockets(&theirs)
@@ -78,6 +86,10 @@ impl Cage {
 
     pub fn take_sockets(&self) -> Sockets {
         self.sockets.lock().unwrap().take().unwrap()
+    }
+
+    pub fn gate(&self) -> GateKind {
+        self.sockets.lock().unwrap().as_ref().unwrap().gate()
     }
 
     pub fn init_pid(&self) -> u32 {
@@ -101,7 +113,9 @@ impl Cage {
         to: SocketAddr,
     ) -> std::io::Result<tokio::net::TcpStream> {
         let socket = std::net::TcpStream::from(self.socket(ask));
-        tokio::net::TcpSocket::from_std_stream(socket).connect(to).await
+        tokio::net::TcpSocket::from_std_stream(socket)
+            .connect(to)
+            .await
     }
 
     /// A datagram socket inside, connected.
@@ -129,7 +143,9 @@ pub fn plumb_with_log() -> Result<Sockets, PlumbError> {
 pub fn in_a_process(body: impl FnOnce()) -> bool {
     // SAFETY: this process has one thread, so the child may do anything.
     match unsafe { fork() }.unwrap() {
-        ForkResult::Parent { child } => matches!(waitpid(child, None), Ok(WaitStatus::Exited(_, 0))),
+        ForkResult::Parent { child } => {
+            matches!(waitpid(child, None), Ok(WaitStatus::Exited(_, 0)))
+        }
         ForkResult::Child => {
             nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).unwrap();
             let good = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_ok();
@@ -156,12 +172,22 @@ fn make_sockets(channel: &OwnedFd) -> ! {
     let mut kept = Vec::new();
     loop {
         let (bytes, _) = receive(channel);
-        let Some(&asked) = bytes.first() else { std::process::exit(0) };
+        let Some(&asked) = bytes.first() else {
+            std::process::exit(0)
+        };
         let v6 = asked == Ask::Tcp6 as u8 || asked == Ask::Udp6 as u8;
         let datagrams = asked == Ask::Udp4 as u8 || asked == Ask::Udp6 as u8;
         let made = socket(
-            if v6 { AddressFamily::Inet6 } else { AddressFamily::Inet },
-            if datagrams { SockType::Datagram } else { SockType::Stream },
+            if v6 {
+                AddressFamily::Inet6
+            } else {
+                AddressFamily::Inet
+            },
+            if datagrams {
+                SockType::Datagram
+            } else {
+                SockType::Stream
+            },
             SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
             None,
         )
@@ -176,7 +202,11 @@ fn make_sockets(channel: &OwnedFd) -> ! {
 fn send(channel: &OwnedFd, bytes: &[u8], fds: &[OwnedFd]) {
     let raw: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&raw)];
-    let rights = if raw.is_empty() { &rights[..0] } else { &rights[..] };
+    let rights = if raw.is_empty() {
+        &rights[..0]
+    } else {
+        &rights[..]
+    };
     let data = [IoSlice::new(bytes)];
     sendmsg::<UnixAddr>(channel.as_raw_fd(), &data, rights, MsgFlags::empty(), None).unwrap();
 }
@@ -192,7 +222,10 @@ fn receive(channel: &OwnedFd) -> (Vec<u8>, Vec<OwnedFd>) {
     for control in message.cmsgs().unwrap() {
         if let ControlMessageOwned::ScmRights(got) = control {
             // SAFETY: the kernel just gave us these descriptors; nobody else owns them.
-            fds.extend(got.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+            fds.extend(
+                got.into_iter()
+                    .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }),
+            );
         }
     }
     let length = message.bytes;

@@ -48,6 +48,7 @@ macro_rules! cases {
 
 cases! {
     tcp::a_held_connect_succeeds_once_it_is_allowed,
+    tcp::a_repeated_first_segment_is_no_new_question,
     tcp::a_denied_connect_is_refused,
     tcp::a_floor_address_is_refused_at_once,
     tcp::a_refusal_of_the_other_side_is_mirrored,
@@ -92,9 +93,11 @@ cases! {
     bulk::sixty_four_mebibytes_arrive_whole_each_way,
     bulk::a_thousand_connects_go_on_at_once,
     bulk::ten_thousand_connects_are_held_and_refused,
+    bulk::a_flood_of_flows_is_bounded,
     bulk::a_flood_to_forbidden_places_is_told_as_numbers,
     ;
     tcp::a_held_connect_succeeds_once_it_is_allowed,
+    tcp::a_repeated_first_segment_is_no_new_question,
     tcp::a_denied_connect_is_refused,
     tcp::a_floor_address_is_refused_at_once,
     tcp::a_refusal_of_the_other_side_is_mirrored,
@@ -121,10 +124,19 @@ impl Run {
     pub fn with(cage: Cage, table: Table, proxy: ProxyConfig) -> Self {
         let table = Arc::new(table);
         let cancel = CancellationToken::new();
-        let config = Config { sockets: cage.take_sockets(), init_pid: cage.init_pid(), proxy };
+        let config = Config {
+            sockets: cage.take_sockets(),
+            init_pid: cage.init_pid(),
+            proxy,
+        };
         let gateway = gateway::start(config, table.clone(), cancel.clone());
         assert!(gateway.failure().is_none());
-        Self { cage, table, gateway, cancel }
+        Self {
+            cage,
+            table,
+            gateway,
+            cancel,
+        }
     }
 
     pub async fn stop(self) -> (Cage, Arc<Table>) {
@@ -186,7 +198,9 @@ pub fn address(reply: &Message) -> Option<Ipv4Addr> {
 }
 
 pub async fn deadline<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("in time")
+    tokio::time::timeout(Duration::from_secs(20), future)
+        .await
+        .expect("in time")
 }
 
 pub fn error_of<T>(result: std::io::Result<T>) -> i32 {

@@ -41,7 +41,9 @@ fn enter(args: &[String]) -> u8 {
     let program = std::env::current_exe().unwrap();
     let with = |arguments: &[&str]| -> Vec<OsString> {
         let arguments = arguments.iter().map(OsString::from);
-        std::iter::once(program.clone().into_os_string()).chain(arguments).collect()
+        std::iter::once(program.clone().into_os_string())
+            .chain(arguments)
+            .collect()
     };
     let mut command = with(&["near"]);
     command.extend(args.iter().map(OsString::from));
@@ -57,7 +59,15 @@ fn enter(args: &[String]) -> u8 {
         serve: with(&["serve"]),
         command,
     };
-    world::enter(&spec).unwrap()
+    match world::enter(&spec) {
+        Ok(code) => code,
+        // Where no namespaces can be made there can be no cage either.
+        Err(world::WorldError::System { what, errno }) => {
+            println!("SKIPPED all tests of the gateway: cannot {what}: {errno}");
+            0
+        }
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// Runs the tests, each in a process of its own so that one that hangs or dies is one failure.
@@ -66,13 +76,19 @@ fn near(args: &[String]) -> ExitCode {
         cage::become_an_ordinary_user();
     }
     if args.iter().any(|arg| arg == "--figures") {
-        run_one(cases::figures::figures_are_measured_case());
+        run_one(cases::figures::case());
         return ExitCode::SUCCESS;
     }
     let exact = args.iter().any(|arg| arg == "--exact");
     let filters: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
     let wanted = |name: &str| {
-        let hit = |filter: &&String| if exact { *filter == name } else { name.contains(*filter) };
+        let hit = |filter: &&String| {
+            if exact {
+                *filter == name
+            } else {
+                name.contains(*filter)
+            }
+        };
         filters.is_empty() || filters.iter().any(hit)
     };
     let mut failed = Vec::new();
@@ -80,7 +96,10 @@ fn near(args: &[String]) -> ExitCode {
         let start = std::time::Instant::now();
         let good = cage::in_a_process(|| run_one(*case));
         let word = if good { "ok" } else { "FAILED" };
-        println!("test {name} ... {word} ({:.2} s)", start.elapsed().as_secs_f64());
+        println!(
+            "test {name} ... {word} ({:.2} s)",
+            start.elapsed().as_secs_f64()
+        );
         if !good {
             failed.push(*name);
         }
@@ -101,10 +120,7 @@ fn run_one(case: cases::Case) {
 }
 
 fn run_in(
-    plumb: impl FnOnce() -> Result<
-        foreman_cage::gateway::Sockets,
-        foreman_cage::gateway::PlumbError,
-    >,
+    plumb: impl FnOnce() -> Result<foreman_cage::gateway::Sockets, foreman_cage::gateway::PlumbError>,
     case: cases::Body,
 ) {
     let cage = cage::Cage::make(plumb);
@@ -114,7 +130,9 @@ fn run_in(
         .build()
         .unwrap();
     runtime.block_on(async {
-        tokio::time::timeout(std::time::Duration::from_secs(60), case(cage)).await.expect("in time");
+        tokio::time::timeout(std::time::Duration::from_secs(180), case(cage))
+            .await
+            .expect("in time");
     });
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));
 }

@@ -38,7 +38,10 @@ pub fn run() -> ExitCode {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let any = |port: u16| SocketAddr::new("::".parse().unwrap(), port);
         serve(any(ECHO), echo).await;
@@ -110,7 +113,10 @@ async fn sink(mut stream: TcpStream) -> std::io::Result<()> {
 
 async fn resetting(mut stream: TcpStream) -> std::io::Result<()> {
     stream.read_u8().await?;
-    let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+    let linger = nix::libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
     nix::sys::socket::setsockopt(&stream, nix::sys::socket::sockopt::Linger, &linger)?;
     Ok(())
 }
@@ -149,14 +155,20 @@ impl Default for Pattern {
             *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (*state >> 24) as u8
         };
-        Self { bytes: (0..1_000_003).map(|_| next(&mut state)).collect(), at: 0 }
+        Self {
+            bytes: (0..1_000_003).map(|_| next(&mut state)).collect(),
+            at: 0,
+        }
     }
 }
 
 impl Pattern {
     /// The next bytes, at most so many.
     pub fn piece(&mut self, at_most: u64) -> &[u8] {
-        let end = self.bytes.len().min(self.at + usize::try_from(at_most).unwrap_or(usize::MAX));
+        let end = self
+            .bytes
+            .len()
+            .min(self.at + usize::try_from(at_most).unwrap_or(usize::MAX));
         let start = self.at;
         self.at = end % self.bytes.len();
         &self.bytes[start..end]
@@ -166,7 +178,9 @@ impl Pattern {
 async fn datagram_echo(socket: UdpSocket) {
     let mut buffer = vec![0; 65_536];
     loop {
-        let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+        let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
+            continue;
+        };
         let _ = socket.send_to(&buffer[..length], from).await;
     }
 }
@@ -198,7 +212,9 @@ fn addresses_of(name: &str) -> &'static [&'static str] {
 async fn resolver(socket: UdpSocket) {
     let mut buffer = vec![0; 4096];
     loop {
-        let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+        let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
+            continue;
+        };
         let query = Message::from_vec(&buffer[..length]).unwrap();
         let question = query.queries[0].clone();
         let mut reply = Message::response(query.id, query.op_code);
@@ -259,12 +275,20 @@ async fn http_proxy(stream: TcpStream) -> std::io::Result<()> {
         Some(address) => match TcpStream::connect(address).await {
             Ok(mut outside) => {
                 // The answer and the first bytes of the other side in one piece.
-                stream.write_all(b"HTTP/1.1 200 Yes\r\nX: y\r\n\r\nearly").await?;
-                tokio::io::copy_bidirectional(&mut stream, &mut outside).await.map(drop)
+                stream
+                    .write_all(b"HTTP/1.1 200 Yes\r\nX: y\r\n\r\nearly")
+                    .await?;
+                tokio::io::copy_bidirectional(&mut stream, &mut outside)
+                    .await
+                    .map(drop)
             }
             Err(_) => stream.write_all(b"HTTP/1.1 502 Closed there\r\n\r\n").await,
         },
-        None => stream.write_all(b"HTTP/1.1 403 Not \x1b[31mhere\r\n\r\n").await,
+        None => {
+            stream
+                .write_all(b"HTTP/1.1 403 Not \x1b[31mhere\r\n\r\n")
+                .await
+        }
     }
 }
 
@@ -306,7 +330,9 @@ async fn socks_proxy(mut stream: TcpStream) -> std::io::Result<()> {
     match TcpStream::connect(address).await {
         Ok(mut outside) => {
             stream.write_all(&reply(0)).await?;
-            tokio::io::copy_bidirectional(&mut stream, &mut outside).await.map(drop)
+            tokio::io::copy_bidirectional(&mut stream, &mut outside)
+                .await
+                .map(drop)
         }
         Err(_) => stream.write_all(&reply(5)).await,
     }

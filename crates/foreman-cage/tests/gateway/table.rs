@@ -11,14 +11,27 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Note {
     /// Asked for the first time about one attempt.
-    Asked { subject: String, by_proxy: bool, holder: Option<Holder> },
+    Asked {
+        subject: String,
+        by_proxy: bool,
+        holder: Option<Holder>,
+    },
     /// The caller gave up while it was held.
     Gone(String),
     LookedUp(String),
-    Ended { connection: u64, sent: u64, received: u64, cut: bool },
+    Ended {
+        connection: u64,
+        sent: u64,
+        received: u64,
+        cut: bool,
+    },
     Unreachable(String),
     Abandoned,
-    Refused { subject: String, why: String, count: u64 },
+    Refused {
+        subject: String,
+        why: String,
+        count: u64,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -65,11 +78,19 @@ impl Table {
 
     fn note(&self, note: Note) {
         let change = match note {
-            Note::Asked { .. } => Totals { asked: 1, ..Totals::default() },
-            Note::Ended { .. } => Totals { ended: 1, ..Totals::default() },
-            Note::Refused { count, .. } => {
-                Totals { refused: count, refused_lines: 1, ..Totals::default() }
-            }
+            Note::Asked { .. } => Totals {
+                asked: 1,
+                ..Totals::default()
+            },
+            Note::Ended { .. } => Totals {
+                ended: 1,
+                ..Totals::default()
+            },
+            Note::Refused { count, .. } => Totals {
+                refused: count,
+                refused_lines: 1,
+                ..Totals::default()
+            },
             _ => Totals::default(),
         };
         self.notes.lock().unwrap().push(note);
@@ -85,7 +106,7 @@ impl Table {
     pub async fn until_totals(&self, what: &str, wanted: impl Fn(Totals) -> bool) -> Totals {
         let mut changes = self.noted.subscribe();
         let waited = changes.wait_for(|totals| wanted(*totals));
-        match tokio::time::timeout(Duration::from_secs(20), waited).await {
+        match tokio::time::timeout(Duration::from_secs(60), waited).await {
             Ok(totals) => *totals.unwrap(),
             Err(_) => panic!("no {what}: {:?}", *self.noted.borrow()),
         }
@@ -106,11 +127,15 @@ impl Table {
                 changes.changed().await.unwrap();
             }
         };
-        match tokio::time::timeout(Duration::from_secs(20), waited).await {
+        match tokio::time::timeout(Duration::from_secs(60), waited).await {
             Ok(found) => found,
             Err(_) => {
                 let notes = self.notes();
-                panic!("no {what} in {} notes: {:?}", notes.len(), &notes[..notes.len().min(20)])
+                panic!(
+                    "no {what} in {} notes: {:?}",
+                    notes.len(),
+                    &notes[..notes.len().min(20)]
+                )
             }
         }
     }
@@ -128,7 +153,12 @@ impl Table {
     pub async fn until_ended(&self) -> (u64, u64, bool) {
         self.until("end", |notes| {
             notes.iter().find_map(|note| match note {
-                Note::Ended { sent, received, cut, .. } => Some((*sent, *received, *cut)),
+                Note::Ended {
+                    sent,
+                    received,
+                    cut,
+                    ..
+                } => Some((*sent, *received, *cut)),
                 _ => None,
             })
         })
@@ -138,9 +168,11 @@ impl Table {
     pub async fn until_refused(&self, subject: &str) -> String {
         self.until(subject, |notes| {
             notes.iter().find_map(|note| match note {
-                Note::Refused { subject: refused, why, .. } if refused == subject => {
-                    Some(why.clone())
-                }
+                Note::Refused {
+                    subject: refused,
+                    why,
+                    ..
+                } if refused == subject => Some(why.clone()),
                 _ => None,
             })
         })
@@ -167,8 +199,15 @@ impl Table {
         let mut last = self.last.lock().unwrap();
         *last += 1;
         let cut = CancellationToken::new();
-        self.cuts.lock().unwrap().insert(subject.to_owned(), cut.clone());
-        Some(Verdict::Allow(Allowance { connection: ConnectionId(*last), private, cut }))
+        self.cuts
+            .lock()
+            .unwrap()
+            .insert(subject.to_owned(), cut.clone());
+        Some(Verdict::Allow(Allowance {
+            connection: ConnectionId(*last),
+            private,
+            cut,
+        }))
     }
 }
 
@@ -181,8 +220,16 @@ impl Judge for Table {
             resolved: attempt.resolved,
         }
         .to_string();
-        let holder = if self.with_holders { (attempt.holder.0)() } else { None };
-        self.note(Note::Asked { subject: subject.clone(), by_proxy: attempt.by_proxy, holder });
+        let holder = if self.with_holders {
+            (attempt.holder.0)()
+        } else {
+            None
+        };
+        self.note(Note::Asked {
+            subject: subject.clone(),
+            by_proxy: attempt.by_proxy,
+            holder,
+        });
         let mut changes = self.ruled.subscribe();
         loop {
             if let Some(verdict) = self.ruling(&subject) {
@@ -204,9 +251,17 @@ impl Judge for Table {
 
     fn closed(&self, connection: ConnectionId, how: Closed) {
         self.note(match how {
-            Closed::Ended { sent, received, cut, .. } => {
-                Note::Ended { connection: connection.0, sent, received, cut }
-            }
+            Closed::Ended {
+                sent,
+                received,
+                cut,
+                ..
+            } => Note::Ended {
+                connection: connection.0,
+                sent,
+                received,
+                cut,
+            },
             Closed::Unreachable { why } => Note::Unreachable(why),
             Closed::Abandoned => Note::Abandoned,
         });
@@ -217,7 +272,17 @@ impl Judge for Table {
     }
 
     fn refused_again(&self, protocol: Protocol, host: Host, port: u16, why: &str, count: u64) {
-        let subject = Subject::Egress { protocol, host, port, resolved: None }.to_string();
-        self.note(Note::Refused { subject, why: why.to_owned(), count });
+        let subject = Subject::Egress {
+            protocol,
+            host,
+            port,
+            resolved: None,
+        }
+        .to_string();
+        self.note(Note::Refused {
+            subject,
+            why: why.to_owned(),
+            count,
+        });
     }
 }

@@ -35,7 +35,8 @@ cases! {
         the_git_file_can_be_neither_written_nor_replaced,
         users_hosts_and_the_resolver_are_the_cages_own,
         the_cages_files_hold_no_setuid_and_no_devices,
-        foreman_and_its_socket_are_there;
+        foreman_and_its_socket_are_there,
+        odd_paths_are_no_obstacle;
     walls:
         every_forbidden_call_is_refused,
         only_ordinary_sockets_can_be_made,
@@ -60,5 +61,8 @@ cases! {
         a_second_thread_is_refused,
         an_impossible_specification_is_refused,
         a_missing_program_of_why_is_refused,
-        a_failed_launch_leaves_no_process;
+        a_failed_launch_leaves_no_process,
+        a_machine_without_user_namespaces_is_named,
+        a_masked_proc_is_named,
+        root_by_name_only_is_caged_as_an_unprivileged_number;
 }

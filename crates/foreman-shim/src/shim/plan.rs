@@ -7,6 +7,7 @@
 mod lifecycle;
 mod meter;
 mod pump;
+mod ticks;
 mod watchdog;
 
 pub(super) use lifecycle::Lifecycle;

@@ -46,12 +46,18 @@ enum Way {
 impl Device {
     /// A queue.
     pub fn queue(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self { socket: registered(socket)?, way: Way::Queue })
+        Ok(Self {
+            socket: registered(socket)?,
+            way: Way::Queue,
+        })
     }
 
     /// A log, with what sends packets again and what answers them.
     pub fn log(socket: OwnedFd, again: Packets, answers: Arc<Packets>) -> io::Result<Self> {
-        Ok(Self { socket: registered(socket)?, way: Way::Log { again, answers } })
+        Ok(Self {
+            socket: registered(socket)?,
+            way: Way::Log { again, answers },
+        })
     }
 
     /// Waits for packets; takes many at once, because the kernel drops what does not fit into its
@@ -71,7 +77,9 @@ impl Device {
             });
             match got {
                 // The kernel dropped what did not fit; its senders repeat it.
-                Ok(Err(error)) if error.raw_os_error() != Some(libc::ENOBUFS) && seen.is_empty() => {
+                Ok(Err(error))
+                    if error.raw_os_error() != Some(libc::ENOBUFS) && seen.is_empty() =>
+                {
                     return Err(error);
                 }
                 _ if seen.is_empty() => {}
@@ -89,7 +97,10 @@ impl Device {
             {
                 first.header = Vec::new();
             }
-            Seen { held: Held(packet.id), first }
+            Seen {
+                held: Held(packet.id),
+                first,
+            }
         }));
     }
 
@@ -117,9 +128,9 @@ impl Device {
         let (mark, answer): (u32, fn(&FirstSegment) -> Vec<u8>) = match denial {
             Denial::Silence => return self.drop_packet(held),
             Denial::Refused => (mark::REFUSED, reset),
-            Denial::Unreachable => {
-                (mark::UNREACHABLE, |first| segment_unreachable(first, Unreachable::Host))
-            }
+            Denial::Unreachable => (mark::UNREACHABLE, |first| {
+                segment_unreachable(first, Unreachable::Host)
+            }),
         };
         match &self.way {
             Way::Queue => self.verdict(held, Release::Repeat(mark)),

@@ -73,7 +73,11 @@ fn tune(socket: &Socket) -> io::Result<()> {
         let flags = libc::fcntl(fd.as_raw_fd(), libc::F_GETFL);
         flags >= 0 && libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) >= 0
     };
-    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if done {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Sets an option that is one integer.
@@ -93,7 +97,11 @@ pub(crate) fn set_option(
             size_of::<libc::c_int>() as libc::socklen_t,
         )
     };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Makes a receive buffer as large as `bytes`, or as this process may.
@@ -120,17 +128,27 @@ pub(crate) fn packets(datagram: &[u8]) -> impl Iterator<Item = Packet<'_>> {
         let body = message.body.get(4..)?;
         match message.kind {
             QUEUE_PACKET => {
-                let id = find(body, 1)?.first_chunk().map(|id| u32::from_be_bytes(*id))?;
-                Some(Packet { id, bytes: find(body, 10).unwrap_or_default() })
+                let id = find(body, 1)?
+                    .first_chunk()
+                    .map(|id| u32::from_be_bytes(*id))?;
+                Some(Packet {
+                    id,
+                    bytes: find(body, 10).unwrap_or_default(),
+                })
             }
-            LOG_PACKET => Some(Packet { id: 0, bytes: find(body, 9)? }),
+            LOG_PACKET => Some(Packet {
+                id: 0,
+                bytes: find(body, 9)?,
+            }),
             _ => None,
         }
     })
 }
 
 fn find(body: &[u8], wanted: u16) -> Option<&[u8]> {
-    attributes(body).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+    attributes(body)
+        .find(|(kind, _)| *kind == wanted)
+        .map(|(_, value)| value)
 }
 
 /// What becomes of a held packet.
@@ -177,7 +195,13 @@ mod tests {
             .attribute(10, b"packet")
             .finish();
         let found: Vec<_> = packets(&bytes).collect();
-        assert_eq!(found, [Packet { id: 0x102, bytes: b"packet" }]);
+        assert_eq!(
+            found,
+            [Packet {
+                id: 0x102,
+                bytes: b"packet"
+            }]
+        );
     }
 
     proptest! {

@@ -22,7 +22,12 @@ impl<'a> Transaction<'a> {
     pub fn new(socket: &'a mut Socket, table: &'static str) -> Self {
         const BEGIN: u16 = 0x10;
         const NEW_TABLE: u16 = 0;
-        let mut transaction = Self { socket, table, bytes: Vec::new(), wanted: 0 };
+        let mut transaction = Self {
+            socket,
+            table,
+            bytes: Vec::new(),
+            wanted: 0,
+        };
         transaction.frame(BEGIN);
         let message = transaction.message(NEW_TABLE, flag::CREATE).text(1, table);
         transaction.push(message);
@@ -38,7 +43,10 @@ impl<'a> Transaction<'a> {
             .message(NEW_CHAIN, flag::CREATE)
             .text(1, self.table)
             .text(3, chain)
-            .nest(4, |hook| hook.number(1, HOOK_PREROUTING).number(2, priority.cast_unsigned()))
+            .nest(4, |hook| {
+                hook.number(1, HOOK_PREROUTING)
+                    .number(2, priority.cast_unsigned())
+            })
             .number(5, POLICY_ACCEPT)
             .text(7, "filter");
         self.push(message);
@@ -78,8 +86,12 @@ impl<'a> Transaction<'a> {
 
     fn message(&mut self, kind: u16, flags: u16) -> Message {
         let flags = flag::REQUEST | flag::ACK | flags;
-        Message::new(SUBSYSTEM << 8 | kind, flags, self.socket.next_sequence())
-            .fixed(&[FAMILY_INET, 0, 0, 0])
+        Message::new(SUBSYSTEM << 8 | kind, flags, self.socket.next_sequence()).fixed(&[
+            FAMILY_INET,
+            0,
+            0,
+            0,
+        ])
     }
 
     fn push(&mut self, message: Message) {
@@ -189,14 +201,18 @@ impl Expression {
     fn write_data(self, data: Message) -> Message {
         match self {
             Self::LoadMeta(meta) => data.number(2, meta.key()).number(1, REGISTER),
-            Self::LoadPayload { header, offset, length } => data
+            Self::LoadPayload {
+                header,
+                offset,
+                length,
+            } => data
                 .number(1, REGISTER)
                 .number(2, header.base())
                 .number(3, offset)
                 .number(4, length),
-            Self::LoadConstant(bytes) => {
-                data.number(1, REGISTER).nest(2, |value| value.attribute(1, &bytes))
-            }
+            Self::LoadConstant(bytes) => data
+                .number(1, REGISTER)
+                .nest(2, |value| value.attribute(1, &bytes)),
             Self::Mask(bits) => {
                 let nothing = vec![0; bits.len()];
                 data.number(1, REGISTER)

@@ -29,13 +29,15 @@ pub(crate) enum Delivery {
 impl Route {
     /// Opens one in the network namespace of the calling thread.
     pub fn open() -> io::Result<Self> {
-        Ok(Self { socket: Socket::open(Protocol::Route)? })
+        Ok(Self {
+            socket: Socket::open(Protocol::Route)?,
+        })
     }
 
     /// Raises a device.
     pub fn link_up(&mut self, index: u32) -> io::Result<()> {
         const UP: u32 = 1;
-        let message = self.new(NEW_LINK, 0).fixed(&link_header(index, UP, UP));
+        let message = self.request(NEW_LINK, 0).fixed(&link_header(index, UP, UP));
         self.socket.call(message)
     }
 
@@ -48,7 +50,7 @@ impl Route {
         const INFO_DATA: u16 = 2;
         const VETH_PEER: u16 = 1;
         let message = self
-            .new(NEW_LINK, flag::CREATE | flag::EXCLUSIVE)
+            .request(NEW_LINK, flag::CREATE | flag::EXCLUSIVE)
             .fixed(&link_header(0, 0, 0))
             .text(NAME, near)
             .nest(INFO, |info| {
@@ -71,7 +73,7 @@ impl Route {
         let mut header = vec![family(address), prefix, NO_DUPLICATE_DETECTION, 0];
         header.extend_from_slice(&index.to_ne_bytes());
         let message = self
-            .new(NEW_ADDRESS, flag::CREATE | flag::EXCLUSIVE)
+            .request(NEW_ADDRESS, flag::CREATE | flag::EXCLUSIVE)
             .fixed(&header)
             .attribute(LOCAL, &octets(address))
             .attribute(ADDRESS, &octets(address));
@@ -82,8 +84,13 @@ impl Route {
     pub fn add_default_route(&mut self, gateway: IpAddr, index: u32) -> io::Result<()> {
         const GATEWAY: u16 = 5;
         let message = self
-            .new(NEW_ROUTE, flag::CREATE | flag::EXCLUSIVE)
-            .fixed(&route_header(family(gateway), TABLE_MAIN, SCOPE_UNIVERSE, TYPE_UNICAST))
+            .request(NEW_ROUTE, flag::CREATE | flag::EXCLUSIVE)
+            .fixed(&route_header(
+                family(gateway),
+                TABLE_MAIN,
+                SCOPE_UNIVERSE,
+                TYPE_UNICAST,
+            ))
             .attribute(GATEWAY, &octets(gateway))
             .native(OUTGOING, index);
         self.socket.call(message)
@@ -94,8 +101,13 @@ impl Route {
     pub fn add_any_ip(&mut self, index: u32, source: IpAddr) -> io::Result<()> {
         const PREFERRED_SOURCE: u16 = 7;
         let message = self
-            .new(NEW_ROUTE, flag::CREATE | flag::EXCLUSIVE)
-            .fixed(&route_header(family(source), TABLE_LOCAL, SCOPE_HOST, TYPE_LOCAL))
+            .request(NEW_ROUTE, flag::CREATE | flag::EXCLUSIVE)
+            .fixed(&route_header(
+                family(source),
+                TABLE_LOCAL,
+                SCOPE_HOST,
+                TYPE_LOCAL,
+            ))
             .native(OUTGOING, index)
             .attribute(PREFERRED_SOURCE, &octets(source));
         self.socket.call(message)
@@ -119,8 +131,12 @@ impl Route {
         })?
     }
 
-    fn new(&mut self, kind: u16, flags: u16) -> Message {
-        Message::new(kind, flag::REQUEST | flag::ACK | flags, self.socket.next_sequence())
+    fn request(&mut self, kind: u16, flags: u16) -> Message {
+        Message::new(
+            kind,
+            flag::REQUEST | flag::ACK | flags,
+            self.socket.next_sequence(),
+        )
     }
 }
 
@@ -158,7 +174,20 @@ fn link_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
 /// `struct rtmsg`
 fn route_header(family: u8, table: u8, scope: u8, kind: u8) -> [u8; 12] {
     const BY_STATIC_CONFIGURATION: u8 = 4;
-    [family, 0, 0, 0, table, BY_STATIC_CONFIGURATION, scope, kind, 0, 0, 0, 0]
+    [
+        family,
+        0,
+        0,
+        0,
+        table,
+        BY_STATIC_CONFIGURATION,
+        scope,
+        kind,
+        0,
+        0,
+        0,
+        0,
+    ]
 }
 
 fn family(address: IpAddr) -> u8 {
@@ -181,7 +210,10 @@ mod tests {
 
     #[test]
     fn loopback_is_delivered_here() {
-        let delivery = Route::open().unwrap().delivery("127.0.0.1".parse().unwrap()).unwrap();
+        let delivery = Route::open()
+            .unwrap()
+            .delivery("127.0.0.1".parse().unwrap())
+            .unwrap();
         assert_eq!(delivery, Delivery::Here);
     }
 }

@@ -30,12 +30,17 @@ pub(crate) async fn open(
 ) -> Result<Vec<u8>, Refusal> {
     match proxy.speaks {
         Speaks::Http => connect_http(stream, proxy, host, port).await,
-        Speaks::Socks5 => connect_socks(stream, proxy, host, port).await.map(|()| Vec::new()),
+        Speaks::Socks5 => connect_socks(stream, proxy, host, port)
+            .await
+            .map(|()| Vec::new()),
     }
 }
 
 fn failed(proxy: &Endpoint, what: &str) -> Refusal {
-    Refusal { refused: false, why: format!("the operator's proxy {proxy} {what}") }
+    Refusal {
+        refused: false,
+        why: format!("the operator's proxy {proxy} {what}"),
+    }
 }
 
 fn broken(proxy: &Endpoint) -> impl FnOnce(io::Error) -> Refusal + '_ {
@@ -58,7 +63,10 @@ async fn connect_http(
         request.push_str(&format!("Proxy-Authorization: Basic {pair}\r\n"));
     }
     request.push_str("\r\n");
-    stream.write_all(request.as_bytes()).await.map_err(broken(proxy))?;
+    stream
+        .write_all(request.as_bytes())
+        .await
+        .map_err(broken(proxy))?;
     let (head, early) = read_head(stream, proxy).await?;
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     match status(line) {
@@ -66,7 +74,10 @@ async fn connect_http(
         Some(407) => Err(failed(proxy, "wants other credentials (407)")),
         Some(_) => {
             let said: String = String::from_utf8_lossy(line).chars().take(100).collect();
-            Err(failed(proxy, &format!("answered \"{}\" for {target}", sanitize_line(&said))))
+            Err(failed(
+                proxy,
+                &format!("answered \"{}\" for {target}", sanitize_line(&said)),
+            ))
         }
         None => Err(failed(proxy, "did not answer in HTTP")),
     }
@@ -116,7 +127,10 @@ async fn connect_socks(
     };
     stream.write_all(methods).await.map_err(broken(proxy))?;
     let mut answer = [0; 2];
-    stream.read_exact(&mut answer).await.map_err(broken(proxy))?;
+    stream
+        .read_exact(&mut answer)
+        .await
+        .map_err(broken(proxy))?;
     match (answer, &proxy.credentials) {
         ([VERSION, NO_AUTHENTICATION], _) => {}
         ([VERSION, USER_AND_PASSWORD], Some((user, password))) => {
@@ -125,7 +139,10 @@ async fn connect_socks(
         ([VERSION, _], _) => return Err(failed(proxy, "wants credentials of another kind")),
         _ => return Err(failed(proxy, "did not answer in SOCKS version 5")),
     }
-    stream.write_all(&socks_request(host, port)).await.map_err(broken(proxy))?;
+    stream
+        .write_all(&socks_request(host, port))
+        .await
+        .map_err(broken(proxy))?;
     let mut reply = [0; 4];
     stream.read_exact(&mut reply).await.map_err(broken(proxy))?;
     let [version, code, _, kind] = reply;
@@ -133,8 +150,14 @@ async fn connect_socks(
         return Err(failed(proxy, "did not answer in SOCKS version 5"));
     }
     if code != 0 {
-        let why = format!("could not reach {host} on port {port}: {}", socks_words(code));
-        return Err(Refusal { refused: code == 5, ..failed(proxy, &why) });
+        let why = format!(
+            "could not reach {host} on port {port}: {}",
+            socks_words(code)
+        );
+        return Err(Refusal {
+            refused: code == 5,
+            ..failed(proxy, &why)
+        });
     }
     let bound = match kind {
         1 => 4,
@@ -160,7 +183,10 @@ async fn authenticate(
     request.extend(password.bytes().take(255));
     stream.write_all(&request).await.map_err(broken(proxy))?;
     let mut answer = [0; 2];
-    stream.read_exact(&mut answer).await.map_err(broken(proxy))?;
+    stream
+        .read_exact(&mut answer)
+        .await
+        .map_err(broken(proxy))?;
     match answer {
         [_, 0] => Ok(()),
         _ => Err(failed(proxy, "wants other credentials")),
@@ -224,7 +250,13 @@ mod tests {
 
     #[test]
     fn credentials_are_written_as_the_standard_says() {
-        for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("user:pass", "dXNlcjpwYXNz")] {
+        for (plain, coded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("user:pass", "dXNlcjpwYXNz"),
+        ] {
             assert_eq!(base64(plain.as_bytes()), coded);
         }
     }

@@ -27,7 +27,9 @@ struct Large(Arc<AtomicUsize>);
 impl Large {
     fn one_of(count: &Arc<AtomicUsize>) -> Option<Self> {
         let more = |now: usize| (now < Pipes::LARGE_AT_MOST).then_some(now + 1);
-        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()?;
         Some(Self(count.clone()))
     }
 }
@@ -55,7 +57,10 @@ impl Pipes {
     /// That never has a pipe.
     #[cfg(test)]
     pub fn none() -> Self {
-        Self { none: true, ..Self::default() }
+        Self {
+            none: true,
+            ..Self::default()
+        }
     }
 
     /// A pipe, kept or new.
@@ -67,7 +72,12 @@ impl Pipes {
         if self.none {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        if let Some(pipe) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+        if let Some(pipe) = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
+        {
             return Ok(pipe);
         }
         let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
@@ -77,7 +87,11 @@ impl Pipes {
             let size = i32::try_from(Self::CHUNK).unwrap_or(i32::MAX);
             let _ = fcntl(&write, FcntlArg::F_SETPIPE_SZ(size));
         }
-        Ok(Pipe { read, write, _large: large })
+        Ok(Pipe {
+            read,
+            write,
+            _large: large,
+        })
     }
 
     /// Takes back an empty pipe.

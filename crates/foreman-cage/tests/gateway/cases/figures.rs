@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-pub fn figures_are_measured_case() -> Case {
+pub fn case() -> Case {
     Case::Queue(|cage| Box::pin(measured(cage)))
 }
 
@@ -17,7 +17,10 @@ const ROUNDS: usize = 5;
 
 async fn measured(cage: Cage) {
     let rules = [ECHO, SOURCE, SINK].map(|port| format!("tcp 203.0.113.10:{port}"));
-    let rules = rules.each_ref().map(|subject| (subject.as_str(), Rule::Allow));
+    let rules = rules
+        .each_ref()
+        .map(|subject| (subject.as_str(), Rule::Allow));
+    println!("gate: {}", cage.gate().name());
     let run = Run::start(cage, &rules);
     let mut rows: [Vec<f64>; 8] = Default::default();
     for _ in 0..ROUNDS {
@@ -48,13 +51,21 @@ async fn measured(cage: Cage) {
     ];
     for (name, row) in names.iter().zip(&mut rows) {
         row.sort_by(f64::total_cmp);
-        println!("{name:24} median {:8.0}  best {:8.0}", row[row.len() / 2], best(name, row));
+        println!(
+            "{name:24} median {:8.0}  best {:8.0}",
+            row[row.len() / 2],
+            best(name, row)
+        );
     }
     run.stop().await;
 }
 
 fn best(name: &str, sorted: &[f64]) -> f64 {
-    if name.contains("MiB") { sorted[sorted.len() - 1] } else { sorted[0] }
+    if name.contains("MiB") {
+        sorted[sorted.len() - 1]
+    } else {
+        sorted[0]
+    }
 }
 
 fn micros(time: Duration) -> f64 {

@@ -24,6 +24,42 @@ pub async fn a_held_connect_succeeds_once_it_is_allowed(cage: Cage) {
     run.stop().await;
 }
 
+pub async fn a_repeated_first_segment_is_no_new_question(cage: Cage) {
+    let run = Run::start(cage, &[]);
+    let connecting = run.connecting(server(ECHO));
+    let table = format!("/proc/{}/net/tcp", run.cage.init_pid());
+    let repeats = || {
+        let text = std::fs::read_to_string(&table).unwrap();
+        let waiting = |line: &str| {
+            let mut fields = line.split_whitespace().skip(3);
+            (fields.next() == Some("02"))
+                .then(|| fields.nth(2).map(str::to_owned))
+                .flatten()
+        };
+        text.lines()
+            .find_map(waiting)
+            .map(|count| u32::from_str_radix(&count, 16).unwrap())
+    };
+    let repeated_twice = async {
+        while repeats().unwrap_or(0) < 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    deadline(repeated_twice).await;
+    let asked = run
+        .table
+        .until_totals("questions", |totals| totals.asked > 0)
+        .await;
+    assert_eq!(asked.asked, 1);
+    run.table.set("tcp 203.0.113.10:7000", Rule::Allow);
+    echoes(
+        &mut deadline(connecting).await.unwrap().unwrap(),
+        b"after a while",
+    )
+    .await;
+    run.stop().await;
+}
+
 pub async fn a_denied_connect_is_refused(cage: Cage) {
     let run = Run::start(cage, &[]);
     let connecting = run.connecting(server(ECHO));
@@ -31,7 +67,10 @@ pub async fn a_denied_connect_is_refused(cage: Cage) {
     run.table.set("tcp 203.0.113.10:7000", Rule::Refuse);
     assert_eq!(error_of(deadline(connecting).await.unwrap()), ECONNREFUSED);
     // A repeat is refused at once, by the same rule.
-    assert_eq!(error_of(deadline(run.cage.connect(server(ECHO))).await), ECONNREFUSED);
+    assert_eq!(
+        error_of(deadline(run.cage.connect(server(ECHO))).await),
+        ECONNREFUSED
+    );
     run.stop().await;
 }
 
@@ -50,9 +89,16 @@ pub async fn a_floor_address_is_refused_at_once(cage: Cage) {
         "[2001:db8:ffff::2]:22",
     ] {
         let result = run.cage.connect(text.parse().unwrap());
-        let result = tokio::time::timeout(Duration::from_secs(2), result).await.expect(text);
+        let result = tokio::time::timeout(Duration::from_secs(2), result)
+            .await
+            .expect(text);
         assert_eq!(error_of(result), ECONNREFUSED, "{text}");
-        assert!(!run.table.until_refused(&format!("tcp {text}")).await.is_empty());
+        assert!(
+            !run.table
+                .until_refused(&format!("tcp {text}"))
+                .await
+                .is_empty()
+        );
     }
     let asked = |note: &Note| matches!(note, Note::Asked { .. });
     assert!(!run.table.notes().iter().any(asked));
@@ -61,7 +107,10 @@ pub async fn a_floor_address_is_refused_at_once(cage: Cage) {
 
 pub async fn a_refusal_of_the_other_side_is_mirrored(cage: Cage) {
     let run = Run::start(cage, &[("tcp server.example:7004", Rule::Allow)]);
-    assert_eq!(error_of(run.connect("server.example", CLOSED).await), ECONNREFUSED);
+    assert_eq!(
+        error_of(run.connect("server.example", CLOSED).await),
+        ECONNREFUSED
+    );
     let why = run.table.until_unreachable().await;
     assert_eq!(why, format!("{SERVER}:7004 refused the connection"));
     run.stop().await;
@@ -69,9 +118,15 @@ pub async fn a_refusal_of_the_other_side_is_mirrored(cage: Cage) {
 
 pub async fn a_name_without_an_address_is_no_route_to_host(cage: Cage) {
     let run = Run::start(cage, &[("tcp absent.example:443", Rule::Allow)]);
-    assert_eq!(error_of(run.connect("absent.example", 443).await), EHOSTUNREACH);
+    assert_eq!(
+        error_of(run.connect("absent.example", 443).await),
+        EHOSTUNREACH
+    );
     let why = run.table.until_unreachable().await;
-    assert!(why.starts_with("the name absent.example could not be resolved: "), "{why}");
+    assert!(
+        why.starts_with("the name absent.example could not be resolved: "),
+        "{why}"
+    );
     run.stop().await;
 }
 
@@ -88,16 +143,24 @@ pub async fn ipv6_is_held_and_let_go(cage: Cage) {
     assert_eq!(error_of(deadline(refused).await.unwrap()), ECONNREFUSED);
     // A name that only has an IPv6 address is dialled over IPv6.
     run.table.set("tcp six.example:7000", Rule::Allow);
-    echoes(&mut run.connect("six.example", ECHO).await.unwrap(), b"by name").await;
+    echoes(
+        &mut run.connect("six.example", ECHO).await.unwrap(),
+        b"by name",
+    )
+    .await;
     run.stop().await;
 }
 
 pub async fn a_mapped_address_is_its_own(cage: Cage) {
     let run = Run::start(cage, &[("tcp 203.0.113.10:7000", Rule::Allow)]);
     let mapped = |text: &str| text.parse::<SocketAddr>().unwrap();
-    let connected = run.cage.connect_with(Ask::Tcp6, mapped("[::ffff:203.0.113.10]:7000"));
+    let connected = run
+        .cage
+        .connect_with(Ask::Tcp6, mapped("[::ffff:203.0.113.10]:7000"));
     echoes(&mut deadline(connected).await.unwrap(), b"mapped").await;
-    let metadata = run.cage.connect_with(Ask::Tcp6, mapped("[::ffff:169.254.169.254]:80"));
+    let metadata = run
+        .cage
+        .connect_with(Ask::Tcp6, mapped("[::ffff:169.254.169.254]:80"));
     assert_eq!(error_of(deadline(metadata).await), ECONNREFUSED);
     run.stop().await;
 }
@@ -110,10 +173,16 @@ pub async fn a_caller_that_gave_up_is_noticed(cage: Cage) {
     run.table.until_asked("tcp 203.0.113.10:1").await;
     connecting.abort();
     let gone = |notes: &[Note]| {
-        notes.contains(&Note::Gone("tcp 203.0.113.10:7000".into())).then_some(())
+        notes
+            .contains(&Note::Gone("tcp 203.0.113.10:7000".into()))
+            .then_some(())
     };
     run.table.until("caller that gave up", gone).await;
-    assert!(!run.table.notes().contains(&Note::Gone("tcp 203.0.113.10:1".into())));
+    assert!(
+        !run.table
+            .notes()
+            .contains(&Note::Gone("tcp 203.0.113.10:1".into()))
+    );
     assert!(!patient.is_finished());
     run.stop().await;
 }
@@ -141,7 +210,10 @@ pub async fn bytes_are_counted(cage: Cage) {
 
 pub async fn half_a_close_leaves_the_other_half_open(cage: Cage) {
     let run = Run::start(cage, &[("tcp server.example:7002", Rule::Allow)]);
-    let mut stream = run.connect("server.example", crate::servers::SINK).await.unwrap();
+    let mut stream = run
+        .connect("server.example", crate::servers::SINK)
+        .await
+        .unwrap();
     let mut pattern = crate::servers::Pattern::default();
     stream.write_all(pattern.piece(100_000)).await.unwrap();
     stream.shutdown().await.unwrap();
@@ -170,8 +242,7 @@ pub async fn data_on_the_first_segment_does_not_pass(cage: Cage) {
     let _ = nix::sys::socket::sendto(socket.as_raw_fd(), b"early", &to, flags);
     run.table.until_asked("tcp 203.0.113.10:7000").await;
     run.table.set("tcp 203.0.113.10:7000", Rule::Allow);
-    let mut stream =
-        tokio::net::TcpStream::from_std(std::net::TcpStream::from(socket)).unwrap();
+    let mut stream = tokio::net::TcpStream::from_std(std::net::TcpStream::from(socket)).unwrap();
     deadline(stream.writable()).await.unwrap();
     stream.write_all(b"late").await.unwrap();
     stream.shutdown().await.unwrap();
@@ -183,14 +254,23 @@ pub async fn data_on_the_first_segment_does_not_pass(cage: Cage) {
 
 pub async fn our_own_sockets_are_closed_to_the_cage(cage: Cage) {
     let run = Run::start(cage, &[]);
-    for text in ["127.0.0.1:61953", "198.18.0.2:61953", "[::1]:61953", "203.0.113.10:61953"] {
+    for text in [
+        "127.0.0.1:61953",
+        "198.18.0.2:61953",
+        "[::1]:61953",
+        "203.0.113.10:61953",
+    ] {
         let to: SocketAddr = text.parse().unwrap();
         if text.starts_with("203") {
             // An address elsewhere is a destination like any other.
             let _connecting = run.connecting(to);
             run.table.until_asked(&format!("tcp {text}")).await;
         } else {
-            assert_eq!(error_of(deadline(run.cage.connect(to)).await), ECONNREFUSED, "{text}");
+            assert_eq!(
+                error_of(deadline(run.cage.connect(to)).await),
+                ECONNREFUSED,
+                "{text}"
+            );
         }
     }
     run.stop().await;
@@ -200,13 +280,18 @@ pub async fn servers_inside_are_reached_inside(cage: Cage) {
     let run = Run::start(cage, &[]);
     for bound in ["127.0.0.1:0", "198.18.0.2:0", "[::1]:0"] {
         let bound: SocketAddr = bound.parse().unwrap();
-        let ask = if bound.is_ipv4() { Ask::Tcp4 } else { Ask::Tcp6 };
+        let ask = if bound.is_ipv4() {
+            Ask::Tcp4
+        } else {
+            Ask::Tcp6
+        };
         let socket = std::net::TcpStream::from(run.cage.socket(ask));
         let socket = tokio::net::TcpSocket::from_std_stream(socket);
         socket.bind(bound).unwrap();
         let listener = socket.listen(8).unwrap();
         let connected = run.cage.connect(listener.local_addr().unwrap());
-        let (connected, accepted) = deadline(async { tokio::join!(connected, listener.accept()) }).await;
+        let (connected, accepted) =
+            deadline(async { tokio::join!(connected, listener.accept()) }).await;
         connected.unwrap().write_all(b"x").await.unwrap();
         assert_eq!(deadline(accepted.unwrap().0.read_u8()).await.unwrap(), b'x');
     }
@@ -221,7 +306,10 @@ pub async fn what_is_held_stays_held_when_the_gateway_ends(cage: Cage) {
     let mut open = deadline(run.cage.connect(server(ECHO))).await.unwrap();
     let (cage, _) = run.stop().await;
     // What was open is closed, what was held is held, what comes is not answered.
-    assert!(matches!(deadline(open.read(&mut [0])).await, Ok(0) | Err(_)));
+    assert!(matches!(
+        deadline(open.read(&mut [0])).await,
+        Ok(0) | Err(_)
+    ));
     let late = cage.connect(server(ECHO));
     let late = tokio::time::timeout(Duration::from_secs(1), late).await;
     assert!(late.is_err() || late.unwrap().is_err());

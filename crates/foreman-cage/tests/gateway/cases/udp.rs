@@ -41,14 +41,18 @@ pub async fn a_denied_flow_is_refused(cage: Cage) {
     let run = Run::start(cage, &[("udp 203.0.113.10:7000", Rule::Refuse)]);
     let socket = run.cage.datagrams(server(ECHO)).await;
     socket.send(b"x").await.unwrap();
-    assert_eq!(error_of(deadline(socket.recv(&mut [0])).await), ECONNREFUSED);
+    assert_eq!(
+        error_of(deadline(socket.recv(&mut [0])).await),
+        ECONNREFUSED
+    );
     // An amendment helps the next try.
     run.table.set("udp 203.0.113.10:7000", Rule::Allow);
     let tries = async {
         loop {
             if socket.send(b"again").await.is_ok()
                 && matches!(
-                    tokio::time::timeout(Duration::from_millis(200), socket.recv(&mut [0; 8])).await,
+                    tokio::time::timeout(Duration::from_millis(200), socket.recv(&mut [0; 8]))
+                        .await,
                     Ok(Ok(5))
                 )
             {
@@ -68,9 +72,16 @@ pub async fn http_3_and_dns_over_quic_are_refused_at_once(cage: Cage) {
         socket.send(b"x").await.unwrap();
         let result = tokio::time::timeout(Duration::from_secs(2), socket.recv(&mut [0])).await;
         assert_eq!(error_of(result.expect("at once")), ECONNREFUSED);
-        run.table.until_refused(&format!("udp server.example:{port}")).await;
+        run.table
+            .until_refused(&format!("udp server.example:{port}"))
+            .await;
     }
-    assert!(!run.table.notes().iter().any(|note| matches!(note, Note::Asked { .. })));
+    assert!(
+        !run.table
+            .notes()
+            .iter()
+            .any(|note| matches!(note, Note::Asked { .. }))
+    );
     run.stop().await;
 }
 
@@ -86,18 +97,30 @@ pub async fn each_destination_of_one_socket_is_judged(cage: Cage) {
     // The same socket, elsewhere: its own question, and nothing is sent.
     socket.send_to(b"bad", server(CLOSED)).await.unwrap();
     run.table.until_asked("udp 203.0.113.10:7004").await;
-    socket.send_to(b"meta", "169.254.169.254:80".parse::<SocketAddr>().unwrap()).await.unwrap();
+    socket
+        .send_to(b"meta", "169.254.169.254:80".parse::<SocketAddr>().unwrap())
+        .await
+        .unwrap();
     run.table.until_refused("udp 169.254.169.254:80").await;
     run.stop().await;
 }
 
 pub async fn ipv6_flows_are_relayed(cage: Cage) {
     let run = Run::start(cage, &[("udp [2001:db8::10]:7000", Rule::Allow)]);
-    let socket = run.cage.datagrams(SocketAddr::new(SERVER_V6.parse().unwrap(), ECHO)).await;
+    let socket = run
+        .cage
+        .datagrams(SocketAddr::new(SERVER_V6.parse().unwrap(), ECHO))
+        .await;
     echoes(&socket, b"six").await;
-    let socket = run.cage.datagrams(SocketAddr::new(SERVER_V6.parse().unwrap(), 443)).await;
+    let socket = run
+        .cage
+        .datagrams(SocketAddr::new(SERVER_V6.parse().unwrap(), 443))
+        .await;
     socket.send(b"x").await.unwrap();
-    assert_eq!(error_of(deadline(socket.recv(&mut [0])).await), ECONNREFUSED);
+    assert_eq!(
+        error_of(deadline(socket.recv(&mut [0])).await),
+        ECONNREFUSED
+    );
     run.stop().await;
 }
 
@@ -109,7 +132,10 @@ pub async fn a_cut_flow_asks_again(cage: Cage) {
     run.table.cuts.lock().unwrap()["udp 203.0.113.10:7000"].cancel();
     assert_eq!(run.table.until_ended().await, (5, 5, true));
     socket.send(b"more").await.unwrap();
-    assert_eq!(error_of(deadline(socket.recv(&mut [0])).await), ECONNREFUSED);
+    assert_eq!(
+        error_of(deadline(socket.recv(&mut [0])).await),
+        ECONNREFUSED
+    );
     run.stop().await;
 }
 
@@ -125,9 +151,15 @@ pub async fn large_datagrams_pass_whole(cage: Cage) {
 
 pub async fn a_refusal_of_the_other_side_is_mirrored(cage: Cage) {
     let run = Run::start(cage, &[("udp 203.0.113.10:7004", Rule::Allow)]);
-    let socket = run.cage.datagrams(SocketAddr::new(SERVER.parse().unwrap(), CLOSED)).await;
+    let socket = run
+        .cage
+        .datagrams(SocketAddr::new(SERVER.parse().unwrap(), CLOSED))
+        .await;
     socket.send(b"x").await.unwrap();
-    assert_eq!(error_of(deadline(socket.recv(&mut [0])).await), ECONNREFUSED);
+    assert_eq!(
+        error_of(deadline(socket.recv(&mut [0])).await),
+        ECONNREFUSED
+    );
     run.stop().await;
 }
 
@@ -141,9 +173,15 @@ pub async fn a_caller_that_gave_up_is_noticed(cage: Cage) {
     run.table.until_asked("udp 203.0.113.10:1").await;
     drop(socket);
     let gone = |notes: &[Note]| {
-        notes.contains(&Note::Gone("udp 203.0.113.10:7000".into())).then_some(())
+        notes
+            .contains(&Note::Gone("udp 203.0.113.10:7000".into()))
+            .then_some(())
     };
     run.table.until("caller that gave up", gone).await;
-    assert!(!run.table.notes().contains(&Note::Gone("udp 203.0.113.10:1".into())));
+    assert!(
+        !run.table
+            .notes()
+            .contains(&Note::Gone("udp 203.0.113.10:1".into()))
+    );
     run.stop().await;
 }

@@ -283,3 +283,20 @@ pub fn foreman_and_its_socket_are_there() {
         assert_ne!(ended.exit, Exit::Code(0));
     });
 }
+
+pub fn odd_paths_are_no_obstacle() {
+    let mut spec = spec();
+    let odd = home().join("a b/tüv\n日本\"'$x");
+    std::fs::create_dir_all(&odd).unwrap();
+    std::fs::write(odd.join("file"), "odd").unwrap();
+    spec.binds.push(Bind {
+        source: odd.clone(),
+        target: odd.clone(),
+        writable: false,
+    });
+    spec.workdir = odd;
+    in_cage(&spec, async |at| {
+        assert_eq!(shell(&at.cage, "cat file").await, "odd");
+        assert!(at.cage.probe().await.iter().all(|result| result.holds));
+    });
+}

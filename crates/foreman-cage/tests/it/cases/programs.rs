@@ -1,6 +1,8 @@
 //! Starting programs, their streams and their ends.
 
-use crate::fixture::{attack, finish, in_cage, payload, run, shell, spec, until, worktree};
+use crate::fixture::{
+    attack, finish, in_cage, on_host, payload, run, shell, spec, until, worktree,
+};
 use foreman_cage::{Exit, Payload, PayloadStdio, SpawnError};
 use foreman_domain::Wall;
 use std::io::{Read as _, Write as _};
@@ -58,6 +60,9 @@ pub fn exit_codes_and_signals_are_told() {
             run(&at.cage, &["sh", "-c", "kill -15 $$"]).await.exit,
             Exit::Signal(15)
         );
+        // Signals without a name, at which nothing may stumble.
+        let ended = run(&at.cage, &["sh", "-c", "kill -44 $$"]).await;
+        assert_eq!(ended.exit, Exit::Signal(44));
         let ended = run(&at.cage, &["sh", "-c", "echo out; echo error >&2; cat"]).await;
         assert_eq!(
             (ended.out.as_str(), ended.error.as_str()),
@@ -171,7 +176,7 @@ pub fn a_program_that_cannot_start_is_explained() {
 pub fn a_terminal_controls_its_program() {
     in_cage(&spec(), async |at| {
         let line = "stty size; tty; echo > /dev/tty && echo has-tty; trap 'stty size' WINCH; echo go; \
-            read x; echo got $x; read y; sleep 60";
+            read x; echo got $x; read y; exec sleep 1060.5";
         let stdio = PayloadStdio::Terminal {
             columns: 91,
             rows: 17,
@@ -209,7 +214,8 @@ pub fn a_terminal_controls_its_program() {
         at.cage.resize(terminal.as_fd(), 44, 33).unwrap();
         writer.write_all(b"\n").unwrap();
         read_until("33 44");
-        // Ctrl-C, as a terminal does it.
+        // Ctrl-C, as a terminal does it; the shell might have swallowed it.
+        until("it sleeps", || on_host("sleep\u{0}1060.5").len() == 1).await;
         writer.write_all(&[3]).unwrap();
         assert_eq!(at.cage.wait(child.pid).await, Exit::Signal(2));
     });

@@ -1,7 +1,10 @@
 //! Cages that are not built, and what is said then.
 
-use crate::fixture::{folder, home, spec, words, worktree};
+use crate::fixture::{ROOT_MAPS_TO, folder, home, in_cage, shell, spec, words, worktree};
 use foreman_cage::{Bind, CageSpec, LaunchError, Step, launch};
+use foreman_domain::Wall;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -136,4 +139,83 @@ pub fn a_failed_launch_leaves_no_process() {
     let me = std::process::id();
     let children = std::fs::read_to_string(format!("/proc/{me}/task/{me}/children")).unwrap();
     assert_eq!(children.trim(), "", "a child is left");
+}
+
+/// Moves this process into namespaces in which it may do anything, as the given user.
+fn own_namespaces(inside: u32) {
+    let outside = nix::unistd::geteuid().as_raw();
+    let group = nix::unistd::getegid().as_raw();
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).unwrap();
+    std::fs::write("/proc/self/setgroups", "deny").unwrap();
+    std::fs::write("/proc/self/uid_map", format!("{inside} {outside} 1")).unwrap();
+    std::fs::write("/proc/self/gid_map", format!("{inside} {group} 1")).unwrap();
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+pub fn a_machine_without_user_namespaces_is_named() {
+    if is_root() {
+        println!("skipped as root: the machine's own limit would have to be changed");
+        return;
+    }
+    let spec = spec();
+    own_namespaces(nix::unistd::geteuid().as_raw());
+    std::fs::write("/proc/sys/user/max_user_namespaces", "0").unwrap();
+    let error = refused(&spec);
+    assert_eq!(
+        (error.step, error.errno()),
+        (Step::UserNamespace, Some(libc::ENOSPC))
+    );
+    assert_eq!(error.wall, Some(Wall::UserNamespace));
+    assert!(error.remedy.unwrap().contains("user.max_user_namespaces"));
+}
+
+pub fn a_masked_proc_is_named() {
+    let spec = spec();
+    if is_root() {
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    } else {
+        own_namespaces(nix::unistd::geteuid().as_raw());
+    }
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+    let bind = MsFlags::MS_BIND;
+    mount(
+        Some("/dev/null"),
+        "/proc/timer_list",
+        None::<&str>,
+        bind,
+        None::<&str>,
+    )
+    .unwrap();
+    let error = refused(&spec);
+    assert_eq!(
+        (error.step, error.errno()),
+        (Step::Proc, Some(libc::EPERM)),
+        "{}",
+        words(&error)
+    );
+    assert_eq!(error.wall, Some(Wall::Mounts));
+    assert!(error.remedy.unwrap().contains("systempaths=unconfined"));
+}
+
+pub fn root_by_name_only_is_caged_as_an_unprivileged_number() {
+    if is_root() {
+        let spec = spec();
+        own_namespaces(0);
+        let error = refused(&spec);
+        assert_eq!(error.step, Step::DropRoot, "{}", words(&error));
+        return;
+    }
+    let spec = spec();
+    own_namespaces(0);
+    in_cage(&spec, async |at| {
+        assert_eq!(
+            shell(&at.cage, "id -u; touch made").await,
+            format!("{ROOT_MAPS_TO}\n")
+        );
+        assert!(worktree().join("made").exists());
+    });
 }
