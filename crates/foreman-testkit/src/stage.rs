@@ -1,0 +1,34 @@
+//! An identity with a world: what most cases of a suite share.
+
+use crate::{Bench, Product, Who, World};
+use anyhow::Result;
+
+/// A bench and its world. The world ends before the bench's user is removed.
+#[derive(Debug)]
+pub struct Stage {
+    /// The world.
+    pub world: World,
+    /// The identity.
+    pub bench: Bench,
+}
+
+impl Stage {
+    /// Makes both.
+    ///
+    /// # Errors
+    /// The identity or the world could not be made.
+    pub fn new(who: Who) -> Result<Self> {
+        let bench = Bench::new(who)?;
+        let world = World::new(&bench)?;
+        Ok(Self { world, bench })
+    }
+
+    /// The product with a data directory of its own, so that cases do not meet.
+    ///
+    /// # Errors
+    /// The directory could not be made.
+    pub fn product(&self) -> Result<Product<'_>> {
+        let data = self.bench.scratch("data")?;
+        Ok(Product::in_world(&self.bench, &self.world).with_data(&data))
+    }
+}

@@ -1,0 +1,97 @@
+// The suites of `npm test`, in the order in which they run. Each gives `{ code, output }`, or
+// `{ skipped: reason }`. One build serves them all: same profile, same features.
+
+import { existsSync } from "node:fs";
+import { homedir } from "node:os";
+import { dirname, join } from "node:path";
+import { capture, root, which } from "./shell.mjs";
+
+const cargo = (args, options) => capture("cargo", args, options);
+
+let built;
+
+/** Test executables by package and target, from one build of everything; binaries included. */
+async function build() {
+  const env = { ...process.env, CARGO_TERM_COLOR: "never" };
+  const bins = await cargo(["build", "--workspace", "--bins", "--locked"], { minutes: 30, env });
+  if (bins.code !== 0) return bins;
+  const args = ["test", "--workspace", "--no-run", "--locked", "--message-format=json-render-diagnostics"];
+  const done = await cargo(args, { minutes: 30, stdoutOnly: true, env });
+  if (done.code !== 0) return { code: done.code, output: done.errors };
+  built = [];
+  for (const line of done.output.split("\n").filter((text) => text.startsWith("{"))) {
+    const message = JSON.parse(line);
+    if (message.reason !== "compiler-artifact" || !message.executable || !message.profile.test) continue;
+    built.push({
+      file: message.executable,
+      target: message.target.name,
+      kind: message.target.kind[0],
+      folder: dirname(message.manifest_path),
+      bin: dirname(dirname(message.executable)),
+      package: dirname(message.manifest_path).split("/").pop(),
+    });
+  }
+  return { code: 0, output: `${built.length} test executables` };
+}
+
+/** Runs test executables one after the other. */
+async function execute(wanted, { minutes = 20, args = [], only = true } = {}) {
+  if (!built) {
+    const done = await build();
+    if (done.code !== 0) return done;
+  }
+  let output = "";
+  let code = 0;
+  for (const item of built.filter(wanted)) {
+    const env = { ...process.env, FOREMAN_TEST_BIN: item.bin, CARGO_MANIFEST_DIR: item.folder, RUST_BACKTRACE: "1" };
+    const done = await capture(item.file, args, { cwd: item.folder, minutes, env });
+    output += `\n# ${item.package} ${item.target}\n${done.output}`;
+    code = code || done.code;
+    if (done.code !== 0 && only && done.code === 124) break;
+  }
+  return { code, output };
+}
+
+const whole = (target, options) => () => execute((item) => item.package === "tests" && item.target === target, options);
+
+async function deny() {
+  const homes = [process.env.CARGO_HOME ?? join(homedir(), ".cargo"), join(root, "target", "tools")];
+  const found = which("cargo-deny") ?? homes.map((home) => join(home, "bin", "cargo-deny")).find((path) => existsSync(path));
+  if (!found) {
+    if (!process.env.CI) return { skipped: "cargo-deny is not installed: `cargo install cargo-deny --locked`" };
+    const tools = join(root, "target", "tools");
+    const done = await cargo(["install", "cargo-deny", "--locked", "--debug", "--root", tools], { minutes: 15 });
+    if (done.code !== 0) return { skipped: "cargo-deny could not be installed here" };
+  }
+  const program = found ?? join(root, "target", "tools", "bin", "cargo-deny");
+  return capture(program, ["--offline", "--workspace", "check", "bans", "licenses", "sources"]);
+}
+
+/** All suites, in order. */
+export const SUITES = [
+  { name: "fmt", run: () => cargo(["fmt", "--all", "--check"]) },
+  {
+    name: "clippy",
+    run: () => cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"], { minutes: 30 }),
+  },
+  { name: "build", run: build },
+  { name: "arrows", run: whole("arrows") },
+  {
+    name: "schema",
+    run: () => execute((item) => item.package === "foreman-engine" && item.target === "it", { args: ["interface"] }),
+  },
+  {
+    name: "docs",
+    run: () =>
+      cargo(["doc", "--workspace", "--no-deps", "--locked"], {
+        minutes: 20,
+        env: { ...process.env, RUSTDOCFLAGS: "-D warnings" },
+      }),
+  },
+  { name: "unit", run: () => execute((item) => item.package !== "tests") },
+  { name: "product", run: whole("product") },
+  { name: "escape", run: whole("escape", { minutes: 25 }) },
+  { name: "clients", run: whole("clients") },
+  { name: "bench-smoke", run: whole("bench", { args: ["--smoke"] }) },
+  { name: "cargo-deny", run: deny },
+];

@@ -1,0 +1,63 @@
+//! The product end to end, through the real command line, in a private world: as an ordinary user,
+//! and the main path as root too.
+
+mod bounds;
+mod gate;
+mod holds;
+mod input;
+mod lives;
+mod outcomes;
+mod policy;
+mod repositories;
+mod terminal;
+
+use foreman_testkit::suite::{Case, Tally, Wanted};
+use foreman_testkit::{Stage, Who};
+use std::process::ExitCode;
+
+/// Cases at a time: they mostly wait.
+const PARALLEL: usize = 4;
+
+fn main() -> ExitCode {
+    let wanted = Wanted::from_arguments();
+    let mut tally = Tally::default();
+    for &who in Who::all() {
+        if wanted.lists() || !wanted.may_take(who) {
+            continue;
+        }
+        match Stage::new(who) {
+            Ok(stage) => tally.run(&wanted, PARALLEL, cases(&stage, who)),
+            Err(error) => tally.fail(&format!("{}::stage", who.name()), &error),
+        }
+    }
+    tally.close(&wanted)
+}
+
+fn cases(stage: &Stage, who: Who) -> Vec<Case<'_>> {
+    let mut cases = holds::cases(stage);
+    if who == Who::Ordinary {
+        cases.extend(outcomes::cases(stage));
+        cases.extend(lives::cases(stage));
+        cases.extend(gate::cases(stage));
+        cases.extend(input::cases(stage));
+        cases.extend(policy::cases(stage));
+        cases.extend(bounds::cases(stage));
+        cases.extend(repositories::cases(stage));
+        cases.extend(terminal::cases(stage));
+    }
+    for case in &mut cases {
+        case.name = format!("{}::{}", who.name(), case.name);
+    }
+    cases
+}
+
+/// A list of cases from functions over a stage; each is named after its function.
+macro_rules! cases_of {
+    ($stage:expr, $group:literal, [$($name:ident),* $(,)?]) => {
+        vec![$(foreman_testkit::suite::Case::plain(
+            concat!($group, "::", stringify!($name)),
+            move || $name($stage),
+        )),*]
+    };
+}
+pub(crate) use cases_of;
