@@ -73,7 +73,12 @@ pub enum Subject {
 impl fmt::Display for Subject {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Egress { protocol, host, port, resolved } => {
+            Self::Egress {
+                protocol,
+                host,
+                port,
+                resolved,
+            } => {
                 match host {
                     Host::Address(IpAddr::V6(address)) => {
                         write!(out, "{protocol} [{address}]:{port}")?;
@@ -270,7 +275,10 @@ mod tests {
             port: 443,
             resolved: None,
         };
-        assert_eq!(egress(Host::Name("registry.example".into())).to_string(), "tcp registry.example:443");
+        assert_eq!(
+            egress(Host::Name("registry.example".into())).to_string(),
+            "tcp registry.example:443"
+        );
         let v6 = Host::Address("2001:db8::1".parse().unwrap());
         assert_eq!(egress(v6).to_string(), "tcp [2001:db8::1]:443");
     }

@@ -371,8 +371,10 @@ mod tests {
     fn the_list_of_tags_is_the_list_of_kinds() {
         let schema = serde_json::to_value(schemars::schema_for!(EventKind)).unwrap();
         let kinds = schema["oneOf"].as_array().unwrap();
-        let tags: Vec<_> =
-            kinds.iter().map(|kind| kind["properties"]["kind"]["const"].as_str().unwrap()).collect();
+        let tags: Vec<_> = kinds
+            .iter()
+            .map(|kind| kind["properties"]["kind"]["const"].as_str().unwrap())
+            .collect();
         assert_eq!(tags, EventKind::TAGS);
     }
 
@@ -398,17 +400,31 @@ mod tests {
             holders: vec![],
         };
         for kind in [
-            EventKind::Block { block: block.clone() },
-            EventKind::State { to: RunState::NoChanges },
-            EventKind::StepEnded { result: StepResult::Exited { code: 3 }, millis: 1 },
+            EventKind::Block {
+                block: block.clone(),
+            },
+            EventKind::State {
+                to: RunState::NoChanges,
+            },
+            EventKind::StepEnded {
+                result: StepResult::Exited { code: 3 },
+                millis: 1,
+            },
             EventKind::Egress {
                 subject: block.subject,
-                verdict: ConnectVerdict::Held { block: block.id, hold: HoldId(1) },
+                verdict: ConnectVerdict::Held {
+                    block: block.id,
+                    hold: HoldId(1),
+                },
                 count: 1,
             },
         ] {
             let text = serde_json::to_string(&kind).unwrap();
-            assert_eq!(serde_json::from_str::<EventKind>(&text).unwrap(), kind, "{text}");
+            assert_eq!(
+                serde_json::from_str::<EventKind>(&text).unwrap(),
+                kind,
+                "{text}"
+            );
         }
     }
 }

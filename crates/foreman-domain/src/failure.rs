@@ -101,7 +101,11 @@ impl Failure {
     /// A refusal without a remedy.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None }
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+        }
     }
 
     /// The same refusal with a remedy.

@@ -59,7 +59,10 @@ impl FromStr for RunId {
         if good {
             Ok(Self(text.to_owned()))
         } else {
-            Err(IdError { given: text.to_owned(), wanted: "a run id (see `foreman runs`)" })
+            Err(IdError {
+                given: text.to_owned(),
+                wanted: "a run id (see `foreman runs`)",
+            })
         }
     }
 }

@@ -238,7 +238,10 @@ impl RunState {
     /// True while a shim is expected to live.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        matches!(self, Self::Provisioning | Self::Running { .. } | Self::Stopping { .. })
+        matches!(
+            self,
+            Self::Provisioning | Self::Running { .. } | Self::Stopping { .. }
+        )
     }
 
     /// The state after `event`.
@@ -247,7 +250,10 @@ impl RunState {
     /// [`IllegalTransition`] when the table has no such row; the state is then unchanged.
     pub fn next(&self, event: RunEvent) -> Result<Self, IllegalTransition> {
         let illegal = |event: &RunEvent| {
-            Err(IllegalTransition { from: self.tag(), event: format!("{event:?}") })
+            Err(IllegalTransition {
+                from: self.tag(),
+                event: format!("{event:?}"),
+            })
         };
         match event {
             RunEvent::Started { step } => match self {
@@ -255,9 +261,7 @@ impl RunState {
                 _ => illegal(&RunEvent::Started { step }),
             },
             RunEvent::StopAsked { cause, deadline } => match self {
-                Self::Provisioning | Self::Running { .. } => {
-                    Ok(Self::Stopping { cause, deadline })
-                }
+                Self::Provisioning | Self::Running { .. } => Ok(Self::Stopping { cause, deadline }),
                 _ => illegal(&RunEvent::StopAsked { cause, deadline }),
             },
             RunEvent::Ended(outcome) if self.is_live() => Ok(outcome.into()),
@@ -293,9 +297,15 @@ impl RunState {
 impl From<Outcome> for RunState {
     fn from(outcome: Outcome) -> Self {
         match outcome {
-            Outcome::Changes { head, base, agent_succeeded } => {
-                Self::Review { head, base, agent_succeeded }
-            }
+            Outcome::Changes {
+                head,
+                base,
+                agent_succeeded,
+            } => Self::Review {
+                head,
+                base,
+                agent_succeeded,
+            },
             Outcome::NoChanges => Self::NoChanges,
             Outcome::Failed { reason } => Self::Failed { reason },
             Outcome::Cancelled { by } => Self::Cancelled { by },
@@ -317,16 +327,29 @@ mod tests {
                 base: "bb".into(),
                 agent_succeeded
             }),
-            Just(Outcome::Cancelled { by: CancelCause::Operator }),
+            Just(Outcome::Cancelled {
+                by: CancelCause::Operator
+            }),
         ];
         prop_oneof![
-            Just(RunEvent::Started { step: StepName("agent".into()) }),
-            Just(RunEvent::StopAsked { cause: CancelCause::Operator, deadline: At::from_millis(0) }),
+            Just(RunEvent::Started {
+                step: StepName("agent".into())
+            }),
+            Just(RunEvent::StopAsked {
+                cause: CancelCause::Operator,
+                deadline: At::from_millis(0)
+            }),
             outcome.clone().prop_map(RunEvent::Ended),
             Just(RunEvent::MergeStarted),
-            Just(RunEvent::Merged { commit: "aa".into() }),
-            outcome.clone().prop_map(|back| RunEvent::MergeRefused { back }),
-            Just(RunEvent::Discarded { snapshot: "s".into() }),
+            Just(RunEvent::Merged {
+                commit: "aa".into()
+            }),
+            outcome
+                .clone()
+                .prop_map(|back| RunEvent::MergeRefused { back }),
+            Just(RunEvent::Discarded {
+                snapshot: "s".into()
+            }),
             outcome.prop_map(RunEvent::Restored),
         ]
     }
@@ -353,8 +376,15 @@ mod tests {
 
     #[test]
     fn a_live_run_cannot_be_merged_or_discarded() {
-        let live = RunState::Running { step: StepName("agent".into()) };
+        let live = RunState::Running {
+            step: StepName("agent".into()),
+        };
         assert!(live.next(RunEvent::MergeStarted).is_err());
-        assert!(live.next(RunEvent::Discarded { snapshot: "s".into() }).is_err());
+        assert!(
+            live.next(RunEvent::Discarded {
+                snapshot: "s".into()
+            })
+            .is_err()
+        );
     }
 }

@@ -19,7 +19,10 @@ pub fn sanitize_line(text: &str) -> String {
 /// Several lines, safe to show: as [`sanitize_line`], but line breaks stay.
 #[must_use]
 pub fn sanitize_text(text: &str) -> String {
-    text.split('\n').map(sanitize_line).collect::<Vec<_>>().join("\n")
+    text.split('\n')
+        .map(sanitize_line)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn push_mark(out: &mut String, character: char) {
@@ -55,7 +58,10 @@ mod tests {
 
     #[test]
     fn direction_and_invisible_characters_become_visible() {
-        assert_eq!(sanitize_line("a\u{202e}b\u{200b}c\u{9b}"), "a<U+202E>b<U+200B>c<U+009B>");
+        assert_eq!(
+            sanitize_line("a\u{202e}b\u{200b}c\u{9b}"),
+            "a<U+202E>b<U+200B>c<U+009B>"
+        );
     }
 
     #[test]
