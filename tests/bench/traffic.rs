@@ -238,11 +238,8 @@ impl Peer {
 
     fn fetch(&self, stage: &Stage, fetch: &[&str], bytes: usize) -> Result<Sample> {
         let before = children_cpu();
-        let quoted = fetch
-            .iter()
-            .map(|word| format!("'{word}'"))
-            .collect::<Vec<_>>()
-            .join(" ");
+        let quoted: Vec<String> = fetch.iter().map(|word| format!("'{word}'")).collect();
+        let quoted = quoted.join(" ");
         let mut last = String::new();
         // Its first connections may come before its own bridge listens.
         for _ in 0..5 {
@@ -251,6 +248,7 @@ impl Peer {
                 .arg(&self.program)
                 .arg("--settings")
                 .arg(&self.settings)
+                .arg("-c")
                 .arg(&quoted)
                 .output()?;
             last = format!(

@@ -172,6 +172,7 @@ fn all(tally: &mut Tally, wanted: &Wanted, rows: &Mutex<Vec<Row>>) -> Result<()>
         })
         .collect();
     tally.run(wanted, 4, cases);
+    kit.stop(&bench, &world)?;
     let code = arena.finish()?;
     ensure!(code == 0, "exit code {code}");
     Ok(())

@@ -17,6 +17,8 @@ pub struct Kit {
     pub served: String,
     pub user: String,
     pub programs: Vec<Vec<String>>,
+    /// Stops the database in good order, so that it leaves no shared memory behind.
+    stop: Vec<String>,
     /// `host-part: why` of what could not be made.
     pub missing: Vec<String>,
 }
@@ -51,8 +53,21 @@ impl Kit {
             Ok(argv) => programs.push(argv),
             Err(error) => missing.push(format!("ssh.clients: {error:#}")),
         }
+        let mut stop = Vec::new();
         match database(bench) {
-            Ok(argv) => programs.push(argv),
+            Ok(argv) => {
+                stop = [
+                    &argv[0].replace("/postgres", "/pg_ctl"),
+                    "-D",
+                    &argv[2],
+                    "-m",
+                    "fast",
+                    "stop",
+                ]
+                .map(str::to_owned)
+                .to_vec();
+                programs.push(argv);
+            }
             Err(error) => missing.push(format!("psql.clients: {error:#}")),
         }
         let dialler = tools.join("static-dialler");
@@ -68,8 +83,17 @@ impl Kit {
             served: text(&served),
             user: bench.user(),
             programs,
+            stop,
             missing,
         })
+    }
+
+    /// Ends what must not just be killed.
+    pub fn stop(&self, bench: &Bench, world: &World) -> Result<()> {
+        if let Some((program, arguments)) = self.stop.split_first() {
+            run(world.command(bench, program).args(arguments))?;
+        }
+        Ok(())
     }
 
     /// Puts what the world made, and what it serves, in place.
@@ -139,7 +163,8 @@ fn database(bench: &Bench) -> Result<Vec<String>> {
         &folder,
         &format!(
             "'{}/initdb' -D data -U postgres --auth=trust --no-sync --locale=C -E UTF8 >log 2>&1
-             echo 'host all all 0.0.0.0/0 trust' >> data/pg_hba.conf",
+             echo 'host all all 0.0.0.0/0 trust' >> data/pg_hba.conf
+             echo 'dynamic_shared_memory_type = mmap' >> data/postgresql.conf",
             place.display()
         ),
     )?;

@@ -44,7 +44,7 @@ fn a_held_connect_goes_on_after_an_amend_and_the_work_merges(stage: &Stage) -> R
         &["sh", "-c", &fetch("main.held.example")],
     )?;
     let block = run.block("tcp main.held.example:80")?;
-    let card = product.card(&block)?;
+    let card = product.card_with_holder(&block)?;
     ensure!(
         card["waiting"].as_u64() == Some(1),
         "the card counts no hold: {card}"

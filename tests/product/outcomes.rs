@@ -142,6 +142,12 @@ fn a_failing_check_is_told(stage: &Stage) -> Result<()> {
         checks.contains('9'),
         "the failing check is not told: {view}"
     );
+    let diff = product.ask(&["diff", &run.id()?])?;
+    let flags = diff["flags"].to_string();
+    ensure!(
+        flags.contains("no good"),
+        "a reviewer is not told of the failing check: {diff}"
+    );
     Ok(())
 }
 

@@ -111,6 +111,23 @@ fn a_project_decision_holds_for_the_next_run_and_needs_a_second_word(stage: &Sta
     let next = product.run_to_end(&repo, &["--unattended"], &agent)?;
     next.said("curl 0")?;
     ensure!(next.ended()? == 0, "{}", next.story());
+    let decided = product.ask(&["policy", "show", "--repo", &repo.display().to_string()])?;
+    let amendment = decided["amendments"][0]["id"]
+        .as_str()
+        .context("the decision")?
+        .to_owned();
+    let written = product.ask(&["policy", "write", &amendment])?;
+    ensure!(
+        written["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("always.example")),
+        "{written}"
+    );
+    ensure!(
+        repo.join(".foreman/policy.toml").exists(),
+        "nothing was written"
+    );
+    std::fs::remove_dir_all(repo.join(".foreman"))?;
     let other = repos::plain(&stage.bench, "other-project")?;
     let other = product.run_to_end(&other, &["--unattended"], &agent)?;
     other.said("curl 7")?;

@@ -6,7 +6,7 @@
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
 use foreman_cage::gateway::{self, Attempt, Closed, ConnectionId, Judge, Verdict};
-use foreman_cage::{CageSpec, Exit, Payload, PayloadStdio, launch};
+use foreman_cage::{CageSpec, Exit, Payload, PayloadStdio, launch_ahead};
 use foreman_domain::{Host, Protocol};
 use std::process::Command;
 use std::sync::Arc;
@@ -37,17 +37,27 @@ fn one_round() -> Result<(), Box<dyn std::error::Error>> {
         why_program: "/bin/true".into(),
         processes: 512,
         root_maps_to: 65534,
+        hidden: vec![],
         accept_weaker: vec![],
     };
     let mut times = vec![];
     let began = Instant::now();
+    let payload = Payload {
+        argv: vec!["true".into()],
+        env: vec![],
+        stdio: PayloadStdio::Null,
+    };
+    // As a supervisor does it.
+    let (launched, runtime) = launch_ahead(&spec, Some(payload.clone()), || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+    });
     let launched =
-        launch(&spec).map_err(|error| format!("{error}: {} ({:?})", error.source, error.remedy))?;
+        launched.map_err(|error| format!("{error}: {} ({:?})", error.source, error.remedy))?;
     times.push(began.elapsed());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime = runtime?;
     let cage = launched.cage;
     runtime.block_on(async {
         let at = Instant::now();
@@ -63,11 +73,6 @@ fn one_round() -> Result<(), Box<dyn std::error::Error>> {
         let results = cage.probe().await;
         times.push(at.elapsed());
         let at = Instant::now();
-        let payload = Payload {
-            argv: vec!["true".into()],
-            env: vec![],
-            stdio: PayloadStdio::Null,
-        };
         let child = cage.spawn(payload).await?;
         times.push(at.elapsed());
         times.push(began.elapsed());

@@ -1,7 +1,18 @@
-//! Who lives in a cage, read from the cage's own `/proc`: cheap, and nobody can hide from it.
+//! Who lives in a cage and what memory they take, read from the cage's own `/proc`: cheap, and a process
+//! cannot hide from it, nor behind a first thread that has ended.
+//!
+//! Beside the processes, memory is in files: those of the cage's file systems in memory, and those that
+//! only descriptors name. Not seen are files in memory that nobody holds at the moment (they are on their
+//! way through a socket), detached segments of System V, and the buffers of pipes and sockets.
 
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use std::collections::HashSet;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Descriptors that one look is spent on.
+const MOST_DESCRIPTORS: usize = 20_000;
 
 /// One process of a cage, at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,21 +31,116 @@ pub(crate) fn take(proc: BorrowedFd<'_>) -> Vec<ProcessSample> {
     let page = page
         .and_then(|size| u64::try_from(size).ok())
         .unwrap_or(4096);
-    // The name of an open directory: it leads into the cage's /proc, wherever that is mounted.
-    let dir = format!("/proc/self/fd/{}", proc.as_raw_fd());
-    let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-        .filter(|pid| *pid != 1)
+    let dir = place(proc);
+    let pages = |pid: u32| {
+        let pages = resident_pages(&dir.join(format!("{pid}/statm")))?;
+        if pages > 0 {
+            return Some(pages);
+        }
+        // A first thread that has ended shows nothing of what its process still holds.
+        let threads = std::fs::read_dir(dir.join(format!("{pid}/task"))).ok()?;
+        let each = threads
+            .flatten()
+            .filter_map(|thread| resident_pages(&thread.path().join("statm")));
+        each.max()
+    };
+    numbers(&dir)
         .filter_map(|pid| {
             // One that ends at this very moment is not counted.
-            let text =
-                std::fs::read_to_string(Path::new(&dir).join(format!("{pid}/statm"))).ok()?;
-            let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
             Some(ProcessSample {
                 pid,
-                rss_bytes: pages * page,
+                rss_bytes: pages(pid)? * page,
             })
         })
         .collect()
+}
+
+/// The name of an open directory: it leads into the cage's `/proc`, wherever that is mounted.
+fn place(proc: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", proc.as_raw_fd()))
+}
+
+/// Every process but process 1.
+fn numbers(dir: &Path) -> impl Iterator<Item = u32> + use<> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| *pid != 1)
+}
+
+fn resident_pages(statm: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(statm).ok()?;
+    text.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Bytes of files in memory.
+pub(crate) fn files_in_memory(proc: BorrowedFd<'_>) -> u64 {
+    let dir = place(proc);
+    let mounted = numbers(&dir).find_map(|pid| on_file_systems(&dir.join(pid.to_string())));
+    mounted
+        .unwrap_or(0)
+        .saturating_add(behind_descriptors(&dir))
+}
+
+/// What the cage's file systems in memory hold, as one of its processes sees them; all see the same.
+fn on_file_systems(process: &Path) -> Option<u64> {
+    let table = std::fs::read_to_string(process.join("mountinfo")).ok()?;
+    let root = process.join("root");
+    let path = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let root = nix::fcntl::open(&root, path, nix::sys::stat::Mode::empty()).ok()?;
+    let mut seen = HashSet::new();
+    let used = table.lines().filter_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let (number, point) = (left.split(' ').nth(2)?, left.split(' ').nth(4)?);
+        if !right.starts_with("tmpfs ") || !seen.insert(number.to_owned()) {
+            return None;
+        }
+        let resolve = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS;
+        let how = OpenHow::new()
+            .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+            .resolve(resolve);
+        let at = openat2(&root, unescaped(point).as_str(), how).ok()?;
+        let figures = nix::sys::statfs::fstatfs(&at).ok()?;
+        let block = u64::try_from(figures.block_size()).ok()?;
+        let blocks = figures.blocks().saturating_sub(figures.blocks_free());
+        Some(blocks.saturating_mul(block))
+    });
+    Some(used.sum())
+}
+
+/// The kernel writes space, tab, newline and backslash as three octal digits.
+fn unescaped(point: &str) -> String {
+    let escapes = [
+        ("\\040", " "),
+        ("\\011", "\t"),
+        ("\\012", "\n"),
+        ("\\134", "\\"),
+    ];
+    escapes
+        .iter()
+        .fold(point.to_owned(), |text, (code, plain)| {
+            text.replace(code, plain)
+        })
+}
+
+/// Files that have no name but a descriptor's, each counted once.
+fn behind_descriptors(dir: &Path) -> u64 {
+    const BLOCK: u64 = 512;
+    let mut seen = HashSet::new();
+    let descriptors = numbers(dir)
+        .filter_map(|pid| std::fs::read_dir(dir.join(format!("{pid}/fd"))).ok())
+        .flat_map(|descriptors| descriptors.flatten());
+    let mut bytes: u64 = 0;
+    for descriptor in descriptors.take(MOST_DESCRIPTORS) {
+        let path = descriptor.path();
+        let is_in_memory = std::fs::read_link(&path)
+            .is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"));
+        if is_in_memory
+            && let Ok(file) = path.metadata()
+            && seen.insert((file.dev(), file.ino()))
+        {
+            bytes = bytes.saturating_add(file.blocks().saturating_mul(BLOCK));
+        }
+    }
+    bytes
 }

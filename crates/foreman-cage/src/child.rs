@@ -1,9 +1,12 @@
 //! Programs in a cage, as those who start them see them.
 
+use crate::wire::{Program, Stdio};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::io::{self, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
 
 /// A program to run in a cage, fully confined.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload {
     /// Program and arguments. A program without a slash is looked up in the `PATH` of its environment.
     pub argv: Vec<String>,
@@ -11,6 +14,21 @@ pub struct Payload {
     pub env: Vec<(String, String)>,
     /// Its standard streams.
     pub stdio: PayloadStdio,
+}
+
+impl Payload {
+    /// A file in memory that holds the program, at its beginning.
+    pub(crate) fn memory_file(&self) -> io::Result<OwnedFd> {
+        let program = Program {
+            argv: self.argv.clone(),
+            env: self.env.clone(),
+        };
+        let text = serde_json::to_vec(&program).map_err(io::Error::other)?;
+        let mut file = std::fs::File::from(memfd_create("program", MFdFlags::MFD_CLOEXEC)?);
+        file.write_all(&text)?;
+        file.rewind()?;
+        Ok(file.into())
+    }
 }
 
 /// Where the standard streams of a program go.
@@ -27,6 +45,16 @@ pub enum PayloadStdio {
         /// Rows at the start.
         rows: u16,
     },
+}
+
+impl From<PayloadStdio> for Stdio {
+    fn from(stdio: PayloadStdio) -> Self {
+        match stdio {
+            PayloadStdio::Null => Self::Null,
+            PayloadStdio::Pipes => Self::Pipes,
+            PayloadStdio::Terminal { columns, rows } => Self::Terminal { columns, rows },
+        }
+    }
 }
 
 /// A program that runs in a cage. Its exit is awaited with [`Cage::wait`](crate::Cage::wait).

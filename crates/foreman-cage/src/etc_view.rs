@@ -274,6 +274,7 @@ mod tests {
             why_program: "/bin/true".into(),
             processes: 1,
             root_maps_to: 65534,
+            hidden: vec![],
             accept_weaker: vec![],
         };
         assert_eq!(user_name(&spec), "agent");

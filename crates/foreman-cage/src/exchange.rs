@@ -74,6 +74,15 @@ impl Exchange {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A number for a new request; its answer is kept until somebody asks for it.
+    fn expect_answer(&self) -> u64 {
+        let mut state = self.state();
+        state.next_id += 1;
+        let id = state.next_id;
+        state.waiting.insert(id);
+        id
+    }
+
     fn ready(&self) -> Option<&AsyncFd<OwnedFd>> {
         self.ready
             .get_or_init(|| self.socket.try_clone().and_then(kernel::on_runtime).ok())
@@ -164,24 +173,61 @@ impl Exchange {
         }
     }
 
-    /// Has a payload forked. When the future is dropped, the payload is killed.
+    /// Has a payload forked; `more` follows the status pipe. When the future is dropped, the payload
+    /// is killed.
     pub async fn start(
         &self,
         what: What,
         stdio: Stdio,
-        memory: Option<OwnedFd>,
+        more: &[OwnedFd],
     ) -> Result<Started<'_>, SpawnError> {
-        let flags = nix::fcntl::OFlag::O_CLOEXEC;
-        let (status, writing) = pipe2(flags).map_err(|error| SpawnError::Talk(error.into()))?;
+        let (status, writing) = status_pipe().map_err(SpawnError::Talk)?;
         let waiting = Waiting::new(self);
         let id = waiting.id;
-        let mut fds = vec![writing.as_fd()];
-        fds.extend(memory.as_ref().map(AsFd::as_fd));
+        let fds: Vec<_> = [&writing]
+            .into_iter()
+            .chain(more)
+            .map(AsFd::as_fd)
+            .collect();
         self.ask(&Request::Spawn { id, what, stdio }, &fds)
             .await
             .map_err(SpawnError::Talk)?;
         drop(writing);
-        let spawned = self.until(|state| state.spawned.remove(&id)).await;
+        self.started(&waiting, status).await
+    }
+
+    /// As [`Exchange::start`], without waiting for anything, also where there is no runtime yet.
+    pub fn begin(&self, what: What, stdio: Stdio, more: &[OwnedFd]) -> io::Result<Begun> {
+        let (status, writing) = status_pipe()?;
+        let id = self.expect_answer();
+        let fds: Vec<_> = [&writing]
+            .into_iter()
+            .chain(more)
+            .map(AsFd::as_fd)
+            .collect();
+        wire::send(
+            self.socket.as_fd(),
+            &Request::Spawn { id, what, stdio },
+            &fds,
+        )?;
+        Ok(Begun { id, status })
+    }
+
+    /// Waits until what was begun is forked. When it is dropped before, it is killed.
+    pub async fn adopt(&self, begun: Begun) -> Result<Started<'_>, SpawnError> {
+        let waiting = Waiting {
+            exchange: self,
+            id: begun.id,
+        };
+        self.started(&waiting, begun.status).await
+    }
+
+    async fn started(
+        &self,
+        waiting: &Waiting<'_>,
+        status: OwnedFd,
+    ) -> Result<Started<'_>, SpawnError> {
+        let spawned = self.until(|state| state.spawned.remove(&waiting.id)).await;
         let (pid, ends) = spawned.ok_or(SpawnError::CageGone)??;
         Ok(Started {
             exchange: self,
@@ -193,6 +239,18 @@ impl Exchange {
     }
 }
 
+/// The pipe on which a payload says what kept it from running: reading and writing end.
+fn status_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(pipe2(nix::fcntl::OFlag::O_CLOEXEC)?)
+}
+
+/// A payload that was asked for and that nobody waits for yet.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    id: u64,
+    status: OwnedFd,
+}
+
 /// A request whose answer is wanted; what arrives after it was dropped is not kept.
 struct Waiting<'it> {
     exchange: &'it Exchange,
@@ -201,10 +259,7 @@ struct Waiting<'it> {
 
 impl<'it> Waiting<'it> {
     fn new(exchange: &'it Exchange) -> Self {
-        let mut state = exchange.state();
-        state.next_id += 1;
-        let id = state.next_id;
-        state.waiting.insert(id);
+        let id = exchange.expect_answer();
         Self { exchange, id }
     }
 }
@@ -235,6 +290,11 @@ impl Started<'_> {
         read_to_end(&self.status).await.map_err(SpawnError::Talk)
     }
 
+    /// Ends it.
+    pub fn kill(&self) {
+        let _ = self.exchange.signal(self.pid, libc::SIGKILL);
+    }
+
     /// Leaves it running; our ends of its standard streams.
     pub fn keep(mut self) -> Vec<OwnedFd> {
         self.kept = true;
@@ -245,7 +305,7 @@ impl Started<'_> {
 impl Drop for Started<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            let _ = self.exchange.signal(self.pid, libc::SIGKILL);
+            self.kill();
         }
     }
 }

@@ -89,6 +89,7 @@ pub struct Gateway {
     tasks: TaskTracker,
     failure: Option<io::Error>,
     downfall: Arc<Downfall>,
+    lately: refusals::Lately,
 }
 
 impl Gateway {
@@ -97,6 +98,12 @@ impl Gateway {
     #[must_use]
     pub fn failure(&self) -> Option<&io::Error> {
         self.failure.as_ref()
+    }
+
+    /// Forgets what it refused by itself so far, so that the next of it is told as a first one. For
+    /// after probes, whose refusals nobody is to hear of.
+    pub fn forget_refusals(&self) {
+        self.lately.forget();
     }
 
     /// Waits until a part of it that must serve can serve no more; says why, as a sentence. The cage
@@ -131,7 +138,8 @@ pub fn resolver_address() -> Ipv4Addr {
 pub fn start<J: Judge>(config: Config, judge: Arc<J>, cancel: CancellationToken) -> Gateway {
     let tasks = TaskTracker::new();
     let downfall = Arc::new(Downfall::new(cancel.clone()));
-    let failure = serve(config, judge, cancel, &tasks, &downfall).err();
+    let lately = refusals::Lately::default();
+    let failure = serve(config, judge, cancel, &tasks, (&downfall, &lately)).err();
     if let Some(error) = &failure {
         tracing::error!(%error, "the gateway could not start; the cage has no network");
     }
@@ -139,6 +147,7 @@ pub fn start<J: Judge>(config: Config, judge: Arc<J>, cancel: CancellationToken)
         tasks,
         failure,
         downfall,
+        lately,
     }
 }
 
@@ -147,7 +156,7 @@ fn serve<J: Judge>(
     judge: Arc<J>,
     cancel: CancellationToken,
     tasks: &TaskTracker,
-    downfall: &Arc<Downfall>,
+    (downfall, lately): (&Arc<Downfall>, &refusals::Lately),
 ) -> io::Result<()> {
     let Sockets {
         kind,
@@ -169,7 +178,7 @@ fn serve<J: Judge>(
         (GateKind::Queue | GateKind::CompatQueue, _) => Device::queue(device)?,
     };
     let shared = Arc::new(Shared {
-        refusals: refusals::Refusals::new(judge.clone()),
+        refusals: refusals::Refusals::new(judge.clone(), lately.clone()),
         judge,
         names: names::Names::default(),
         reach: reach::Reach::new(),

@@ -1,16 +1,17 @@
 //! The cage as its supervisor holds it.
 
-use crate::exchange::Exchange;
-use crate::wire::{NotRun, Program, Stdio, What};
+use crate::ahead::First;
+use crate::exchange::{Exchange, Started};
+use crate::wire::{NotRun, Stdio, What};
 use crate::{
     Child, Exit, Payload, PayloadStdio, ProbeResult, ProcessSample, SpawnError, census, kernel,
     probe,
 };
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
-use std::io::{self, Seek as _, Write as _};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long the probes may take: they end by themselves long before.
@@ -29,6 +30,8 @@ pub struct Cage {
     /// The cage's `/proc`.
     proc: OwnedFd,
     exchange: Exchange,
+    /// A program that was started ahead.
+    first: Mutex<Option<First>>,
     reaped: bool,
 }
 
@@ -36,17 +39,18 @@ impl Cage {
     pub(crate) fn new(
         init: Pid,
         process: OwnedFd,
-        socket: OwnedFd,
         proc: OwnedFd,
-    ) -> io::Result<Self> {
-        let exchange = Exchange::new(socket)?;
-        Ok(Self {
+        exchange: Exchange,
+        first: Option<First>,
+    ) -> Self {
+        Self {
             init,
             process,
             proc,
             exchange,
+            first: Mutex::new(first),
             reaped: false,
-        })
+        }
     }
 
     /// Process id of the cage's process 1, on the host.
@@ -61,17 +65,24 @@ impl Cage {
     /// # Errors
     /// [`SpawnError::NotStarted`] when the program cannot be executed, else what failed.
     pub async fn spawn(&self, payload: Payload) -> Result<Child, SpawnError> {
-        let Payload { argv, env, stdio } = payload;
-        let memory = memory_file(&Program { argv, env }).map_err(SpawnError::Talk)?;
-        let streams = match stdio {
-            PayloadStdio::Null => Stdio::Null,
-            PayloadStdio::Pipes => Stdio::Pipes,
-            PayloadStdio::Terminal { columns, rows } => Stdio::Terminal { columns, rows },
+        let first = self.first().take();
+        let released = match first {
+            Some(first) => first.release(&payload, &self.exchange).await,
+            None => None,
         };
-        let started = self
-            .exchange
-            .start(What::Program, streams, Some(memory))
-            .await?;
+        let started = match released {
+            Some(started) => started,
+            None => {
+                let memory = payload.memory_file().map_err(SpawnError::Talk)?;
+                let (what, stdio) = (What::Program, payload.stdio.into());
+                self.exchange.start(what, stdio, &[memory]).await?
+            }
+        };
+        self.child(started, payload.stdio).await
+    }
+
+    /// Waits until a program is executed.
+    async fn child(&self, started: Started<'_>, stdio: PayloadStdio) -> Result<Child, SpawnError> {
         let status = started.status().await?;
         let pid = started.pid.unsigned_abs();
         if !status.is_empty() {
@@ -119,6 +130,7 @@ impl Cage {
 
     /// Kills every process but the cage's process 1; returns how many when none is left.
     pub async fn kill_all(&self) -> u32 {
+        self.dismiss_first().await;
         self.exchange.kill_all().await.unwrap_or(0)
     }
 
@@ -126,6 +138,12 @@ impl Cage {
     #[must_use]
     pub fn processes(&self) -> Vec<ProcessSample> {
         census::take(self.proc.as_fd())
+    }
+
+    /// Bytes of files that are in memory: scratch directories, shared memory, nameless files.
+    #[must_use]
+    pub fn files_in_memory(&self) -> u64 {
+        census::files_in_memory(self.proc.as_fd())
     }
 
     /// Sets the size of a program's terminal and tells the program.
@@ -137,7 +155,8 @@ impl Cage {
     }
 
     /// Tries the walls from inside, as a fully confined program. The gateway must be running: two
-    /// probes ask it, one of them about [`PROBE_NAME`](crate::PROBE_NAME). A cage without a `.git`
+    /// probes ask it, one of them about [`PROBE_NAME`](crate::PROBE_NAME). After
+    /// [`launch_ahead`](crate::launch_ahead) the first program has tried them. A cage without a `.git`
     /// in its working directory yields no [`Wall::Git`](foreman_domain::Wall::Git).
     pub async fn probe(&self) -> Vec<ProbeResult> {
         let results = tokio::time::timeout(PROBE_LIMIT, self.run_probes()).await;
@@ -150,7 +169,15 @@ impl Cage {
     }
 
     async fn run_probes(&self) -> Result<Vec<ProbeResult>, SpawnError> {
-        let started = self.exchange.start(What::Probes, Stdio::Null, None).await?;
+        let first = self.first().take();
+        if let Some(mut first) = first {
+            let results = first.results().await;
+            *self.first() = Some(first);
+            if let Some(results) = results {
+                return Ok(results);
+            }
+        }
+        let started = self.exchange.start(What::Probes, Stdio::Null, &[]).await?;
         let status = started.status().await?;
         let results = serde_json::from_slice(&status)
             .map_err(|_| SpawnError::Talk(io::ErrorKind::InvalidData.into()))?;
@@ -161,6 +188,7 @@ impl Cage {
     /// Ends the cage. Returns when the kernel has confirmed that no process of it is left, with the
     /// number of those that were killed, process 1 aside.
     pub async fn destroy(mut self) -> u32 {
+        self.dismiss_first().await;
         let seen = self.processes().len();
         let killed = tokio::time::timeout(KILL_LIMIT, self.exchange.kill_all()).await;
         let _ = kernel::signal_process(self.process.as_fd(), libc::SIGKILL);
@@ -173,6 +201,18 @@ impl Cage {
             .ok()
             .flatten()
             .unwrap_or(u32::try_from(seen).unwrap_or(u32::MAX))
+    }
+
+    /// What was started for nothing is none of those that are killed.
+    async fn dismiss_first(&self) {
+        let first = self.first().take();
+        if let Some(first) = first {
+            first.dismiss(&self.exchange).await;
+        }
+    }
+
+    fn first(&self) -> MutexGuard<'_, Option<First>> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn reap(&mut self) {
@@ -189,13 +229,4 @@ impl Drop for Cage {
             self.reap();
         }
     }
-}
-
-/// A file in memory that holds a program, at its beginning.
-fn memory_file(program: &Program) -> io::Result<OwnedFd> {
-    let text = serde_json::to_vec(program).map_err(io::Error::other)?;
-    let mut file = std::fs::File::from(memfd_create("program", MFdFlags::MFD_CLOEXEC)?);
-    file.write_all(&text)?;
-    file.rewind()?;
-    Ok(file.into())
 }

@@ -236,28 +236,36 @@ fn start(
     };
     let mut fds = fds.into_iter();
     let status = fds.next().ok_or_else(missing)?;
-    let memory = match what {
-        What::Program => Some(fds.next().ok_or_else(missing)?),
-        What::Probes => None,
+    let mut next = || fds.next().ok_or_else(missing);
+    let (memory, gate) = match what {
+        What::Program => (Some(next()?), None),
+        What::Waiting => (Some(next()?), Some(next()?)),
+        What::Probes => (None, None),
     };
     let (streams, ends) = make_streams(stdio).during(Step::Prepare, || "streams".into())?;
     // SAFETY: this process has one thread.
     match unsafe { fork() }.during(Step::Prepare, || "fork".into())? {
         ForkResult::Parent { child } => Ok(Started { pid: child, ends }),
         ForkResult::Child => {
-            // A panic must not unwind into process 1's loop in this copy of it.
-            let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match memory {
-                Some(memory) => {
-                    let why = payload::become_program(around, memory, streams);
+            let run = || {
+                let why = match (memory, gate) {
+                    (Some(memory), None) => Some(payload::become_program(around, memory, streams)),
+                    (Some(memory), Some(gate)) => {
+                        payload::become_program_when_told(around, memory, streams, &gate, &status)
+                    }
+                    (None, _) => {
+                        payload::become_probes(around, streams, status);
+                        return 0;
+                    }
+                };
+                if let Some(why) = why {
                     let text = serde_json::to_vec(&why).unwrap_or_default();
                     let _ = std::fs::File::from(status).write_all(&text);
-                    NOT_RUN
                 }
-                None => {
-                    payload::become_probes(around, streams, status);
-                    0
-                }
-            }));
+                NOT_RUN
+            };
+            // A panic must not unwind into process 1's loop in this copy of it.
+            let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
             kernel::end_process(code.unwrap_or(NOT_RUN))
         }
     }

@@ -9,11 +9,13 @@
 //! The launcher must have one thread: both are forks of it. Process 1 dies with the launcher's
 //! thread (parent-death signal) and with its socket.
 
+use crate::ahead::First;
+use crate::exchange::Exchange;
 use crate::identity::Identity;
 use crate::kernel;
 use crate::sources::Sources;
 use crate::wire::{self, During, Failed, Report};
-use crate::{Cage, CageSpec, LaunchError, Step, gate_order, gateway, init, remedy, root};
+use crate::{Cage, CageSpec, LaunchError, Payload, Step, gate_order, gateway, init, remedy, root};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::Signal;
@@ -60,10 +62,28 @@ const ABANDON_AFTER: u16 = 5_000;
 /// # Errors
 /// The step that failed, with the missing wall and a remedy. Nothing is left of the cage.
 pub fn launch(spec: &CageSpec) -> Result<Launched, LaunchError> {
-    start(spec).map_err(remedy::explain)
+    launch_ahead(spec, None, || ()).0
 }
 
-fn start(spec: &CageSpec) -> Result<Launched, Failed> {
+/// As [`launch`], and does `meanwhile` while the cage is built: the process may have more threads from
+/// then on.
+///
+/// `first` is started as soon as the cage is built, tries the walls for the first
+/// [`Cage::probe`], which must follow soon, and runs when [`Cage::spawn`] first asks for an equal
+/// program, and not before.
+pub fn launch_ahead<T>(
+    spec: &CageSpec,
+    first: Option<Payload>,
+    meanwhile: impl FnOnce() -> T,
+) -> (Result<Launched, LaunchError>, T) {
+    let building = begin(spec);
+    let done = meanwhile();
+    let launched = building.and_then(|(construction, socket)| finish(construction, socket, first));
+    (launched.map_err(remedy::explain), done)
+}
+
+/// Forks everything.
+fn begin(spec: &CageSpec) -> Result<(Construction, OwnedFd), Failed> {
     spec.check().during(Step::CheckSpec, String::new)?;
     one_thread()?;
     let identity = Identity::of_launcher(spec)?;
@@ -85,10 +105,19 @@ fn start(spec: &CageSpec) -> Result<Launched, Failed> {
         ForkResult::Parent { child } => child,
     };
     drop(theirs);
-    let mut construction = Construction {
+    let construction = Construction {
         outer: Some(outer),
         init: None,
     };
+    Ok((construction, socket))
+}
+
+/// Waits until everything is built.
+fn finish(
+    mut construction: Construction,
+    socket: OwnedFd,
+    first: Option<Payload>,
+) -> Result<Launched, Failed> {
     let parts = match construction.collect(&socket) {
         Ok(parts) => parts,
         Err(failed) => {
@@ -96,10 +125,13 @@ fn start(spec: &CageSpec) -> Result<Launched, Failed> {
             return Err(failed);
         }
     };
-    let init = construction.finish()?;
     let during_answer = |error: io::Error| Failed::new(Step::Answer, "", &error);
+    let exchange = Exchange::new(socket).map_err(during_answer)?;
+    // What cannot be started ahead is started when it is asked for.
+    let first = first.and_then(|payload| First::begin(payload, &exchange).ok());
+    let init = construction.finish()?;
     let process = kernel::process_fd(init.as_raw()).map_err(during_answer)?;
-    let cage = Cage::new(init, process, socket, parts.proc).map_err(during_answer)?;
+    let cage = Cage::new(init, process, parts.proc, exchange, first);
     let gate = parts.sockets.gate().name().to_owned();
     let landlock_abi = kernel::landlock_abi();
     let facts = Facts { landlock_abi, gate };

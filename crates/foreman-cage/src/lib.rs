@@ -15,6 +15,12 @@
 //!
 //! What it is not: it knows no policy, no run and no git, and it keeps no journal. Linux only.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "Foreman confines agents on Linux only so far; it does not build where it could not confine"
+);
+
+mod ahead;
 mod census;
 mod child;
 mod devices;
@@ -36,6 +42,7 @@ mod program;
 mod remedy;
 mod root;
 mod seccomp;
+mod socket_cover;
 mod sources;
 mod spec;
 mod wire;
@@ -45,6 +52,6 @@ pub use census::ProcessSample;
 pub use child::{Child, Exit, Payload, PayloadStdio};
 pub use error::{LaunchError, SpawnError, Step};
 pub use handle::Cage;
-pub use launch::{Facts, Launched, launch};
+pub use launch::{Facts, Launched, launch, launch_ahead};
 pub use probe::{PROBE_NAME, ProbeResult};
 pub use spec::{Bind, CageSpec};

@@ -8,7 +8,7 @@
 use crate::init::Surroundings;
 use crate::kernel;
 use crate::program;
-use crate::wire::{During, Failed, NotRun, Program};
+use crate::wire::{self, During, Failed, NotRun, Program};
 use crate::{Step, probe};
 use foreman_domain::Wall;
 use nix::fcntl::{OFlag, openat};
@@ -34,23 +34,62 @@ pub(crate) fn become_program(
     memory: OwnedFd,
     streams: Streams,
 ) -> NotRun {
+    let confined = prepare(around, memory, streams).and_then(|program| {
+        confine(around).map_err(NotRun::Unconfined)?;
+        Ok(program)
+    });
+    match confined {
+        Ok(program) => NotRun::NotStarted {
+            why: program.execute(),
+        },
+        Err(why) => why,
+    }
+}
+
+/// As [`become_program`], but runs the probes first, tells the results at the gate, and goes on when a
+/// message comes back. Returns nothing when none came.
+pub(crate) fn become_program_when_told(
+    around: &Surroundings<'_>,
+    memory: OwnedFd,
+    streams: Streams,
+    gate: &OwnedFd,
+    status: &OwnedFd,
+) -> Option<NotRun> {
+    let program = match prepare(around, memory, streams) {
+        Ok(program) => program,
+        Err(why) => return Some(why),
+    };
+    if let Err(failed) = confine(around).and_then(|()| only_these(&[gate, status])) {
+        return Some(NotRun::Unconfined(failed));
+    }
+    let results = probe::run(around.spec, around.host);
+    wire::send(gate.as_fd(), &results, &[]).ok()?;
+    let told = matches!(nix::unistd::read(gate, &mut [0; 1]), Ok(1));
+    told.then(|| NotRun::NotStarted {
+        why: program.execute(),
+    })
+}
+
+/// Everything that a program needs before the walls are up.
+fn prepare(
+    around: &Surroundings<'_>,
+    memory: OwnedFd,
+    streams: Streams,
+) -> Result<program::Prepared, NotRun> {
     let mut text = Vec::new();
     let program = std::fs::File::from(memory)
         .read_to_end(&mut text)
         .and_then(|_| serde_json::from_slice::<Program>(&text).map_err(io::Error::other));
-    let program = match program.during(Step::Prepare, || "reading what to run".into()) {
-        Ok(program) => program,
-        Err(failed) => return NotRun::Unconfined(failed),
-    };
+    let program = program
+        .during(Step::Prepare, || "reading what to run".into())
+        .map_err(NotRun::Unconfined)?;
     let argv = program.argv;
     let Ok(prepared) = program::Prepared::new(&argv, &around.spec.env, &program.env) else {
-        return NotRun::NotStarted {
+        return Err(NotRun::NotStarted {
             why: "the command or its environment holds a NUL byte".into(),
-        };
+        });
     };
-    if let Err(failed) = take_streams(streams) {
-        return NotRun::Unconfined(failed);
-    }
+    take_streams(streams).map_err(NotRun::Unconfined)?;
     let workdir = &around.spec.workdir;
     if let Err(error) = nix::unistd::chdir(workdir) {
         let why = format!(
@@ -58,14 +97,9 @@ pub(crate) fn become_program(
             workdir.display(),
             error.desc()
         );
-        return NotRun::NotStarted { why };
+        return Err(NotRun::NotStarted { why });
     }
-    match confine(around) {
-        Err(failed) => NotRun::Unconfined(failed),
-        Ok(()) => NotRun::NotStarted {
-            why: prepared.execute(),
-        },
-    }
+    Ok(prepared)
 }
 
 /// Runs the probes, confined like a program, and writes what they saw to `status`.
@@ -76,19 +110,22 @@ pub(crate) fn become_probes(around: &Surroundings<'_>, streams: Streams, status:
                 .during(Step::Prepare, || "entering the working directory".into())
         })
         .and_then(|()| confine(around))
-        .and_then(|()| {
-            // There is no `exec` that would do it.
-            // SAFETY: the descriptors closed here belong to values that this process, which ends
-            // without dropping anything, does not use any more.
-            unsafe { kernel::close_all_but(&[status.as_raw_fd()]) }
-                .during(Step::InitProcess, || "closing descriptors".into())
-        });
+        .and_then(|()| only_these(&[&status]));
     let results = match confined {
         Ok(()) => probe::run(around.spec, around.host),
         Err(failed) => vec![probe::unconfined(&failed)],
     };
     let text = serde_json::to_vec(&results).unwrap_or_default();
     let _ = std::fs::File::from(status).write_all(&text);
+}
+
+/// Closes all descriptors but the standard streams and these, where there is no `exec` that would.
+fn only_these(keep: &[&OwnedFd]) -> Result<(), Failed> {
+    let keep: Vec<RawFd> = keep.iter().map(|fd| fd.as_raw_fd()).collect();
+    // SAFETY: the descriptors closed here belong to values of process 1's copied memory, which this
+    // process, which ends without dropping anything of it, does not use any more.
+    unsafe { kernel::close_all_but(&keep) }
+        .during(Step::InitProcess, || "closing descriptors".into())
 }
 
 /// Own session, standard streams, controlling terminal.

@@ -10,7 +10,7 @@ use crate::identity::Identity;
 use crate::kernel::{self, MountFlags, c_path};
 use crate::sources::{Source, Sources};
 use crate::wire::{During, Failed};
-use crate::{CageSpec, Step, devices, etc_view, proc_view};
+use crate::{CageSpec, Step, devices, etc_view, proc_view, socket_cover};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, fstat, mkdirat};
@@ -79,7 +79,9 @@ pub(crate) fn build(
     let mut root = NewRoot::mount()?;
     root.show_system().during(Step::SystemDirs, String::new)?;
     etc_view::build(&root, spec, identity)?;
+    socket_cover::build(&root).during(Step::SystemDirs, || "covering sockets".into())?;
     root.make_private_dirs(spec)?;
+    let hidden = root.hide(spec)?;
     devices::build(&root)?;
     let proc = proc_view::build(&root)?;
     let why = root.make_why(&sources.why_program)?;
@@ -87,6 +89,13 @@ pub(crate) fn build(
         root.place(source).during(Step::PlaceBind, || {
             format!("at {}", source.target.display())
         })?;
+    }
+    for path in hidden {
+        kernel::restrict_mount(
+            &c_path(&path).during(Step::PlaceBind, String::new)?,
+            MountFlags::READ_ONLY,
+        )
+        .during(Step::PlaceBind, || path.display().to_string())?;
     }
     root.enter().during(Step::Pivot, String::new)?;
     Ok(Built {
@@ -127,6 +136,11 @@ impl NewRoot {
     /// it follows links.
     pub fn at(&self, path: &str) -> PathBuf {
         self.base.join(path.trim_start_matches('/'))
+    }
+
+    /// The same for any absolute path.
+    pub fn below(&self, path: &Path) -> PathBuf {
+        self.base.join(path.strip_prefix("/").unwrap_or(path))
     }
 
     /// Shows the system's directories, and makes an empty one for every other top-level directory,
@@ -185,12 +199,22 @@ impl NewRoot {
         Ok(())
     }
 
+    /// Covers what is to be hidden and would be seen with an empty directory. Gives where.
+    fn hide(&mut self, spec: &CageSpec) -> Result<Vec<PathBuf>, Failed> {
+        let seen = |path: &&PathBuf| is_system(path) && path.is_dir();
+        let mut covered = Vec::new();
+        for path in spec.hidden.iter().filter(seen) {
+            self.mount_private(path, "mode=0755,size=256k,nr_inodes=1k")
+                .during(Step::NewRoot, || path.display().to_string())?;
+            covered.push(self.below(path));
+        }
+        Ok(covered)
+    }
+
     fn mount_private(&mut self, path: &Path, options: &str) -> io::Result<()> {
         self.mount_point(path, true)?;
         // The way there is made of our own directories, or was just found free of links.
-        let here = self
-            .base
-            .join(path.strip_prefix("/").map_err(io::Error::other)?);
+        let here = self.below(path);
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         mount(Some("cage"), &here, Some("tmpfs"), flags, Some(options))?;
         self.own

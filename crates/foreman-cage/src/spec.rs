@@ -16,6 +16,10 @@ pub struct CageSpec {
     pub home: PathBuf,
     /// Paths of the host that are seen inside, in order (later ones may lie inside earlier ones).
     pub binds: Vec<Bind>,
+    /// Folders of the host that are seen as empty ones wherever a cage would show them: the engine's
+    /// own. Binds may lie inside.
+    #[serde(default)]
+    pub hidden: Vec<PathBuf>,
     /// The whole environment of every step; nothing is inherited.
     pub env: Vec<(String, String)>,
     /// Program that is `foreman` inside (only `foreman why`): a file of the host.
@@ -57,7 +61,7 @@ impl CageSpec {
             .binds
             .iter()
             .flat_map(|bind| [&bind.source, &bind.target]);
-        for path in binds.chain([&self.workdir, &self.home]) {
+        for path in binds.chain(&self.hidden).chain([&self.workdir, &self.home]) {
             if !is_plain(path) {
                 return refuse(format!("{} is not an absolute, plain path", path.display()));
             }
@@ -111,6 +115,7 @@ mod tests {
             workdir: "/home/op/w".into(),
             home: "/home/op".into(),
             binds: vec![],
+            hidden: vec![],
             env: vec![],
             why_program: "/bin/true".into(),
             processes: 10,

@@ -81,8 +81,8 @@ impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
 /// What process 1 is asked for.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Start a program, or the probes. Comes with the writing end of the status pipe, and for a
-    /// program with a memory file that holds a [`Program`].
+    /// Start a program, or the probes. Comes with the writing end of the status pipe; for a program
+    /// with a memory file that holds a [`Program`]; for one that waits also with its gate.
     Spawn { id: u64, what: What, stdio: Stdio },
     /// Signal the process group of a program.
     Signal { pid: i32, signal: i32 },
@@ -94,6 +94,9 @@ pub(crate) enum Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum What {
     Program,
+    /// A program that is confined, runs the probes, tells their results at its gate, and waits there
+    /// for a message.
+    Waiting,
     Probes,
 }
 

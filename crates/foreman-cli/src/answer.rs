@@ -3,7 +3,7 @@
 //! The one place that writes to stdout and stderr outside the live screen.
 
 use crate::paint::{Paint, Tone};
-use foreman_domain::{Failure, WIRE_VERSION, sanitize_line};
+use foreman_domain::{Failure, WIRE_VERSION, escape_json, sanitize_line};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal, Write};
@@ -89,7 +89,7 @@ impl Answer {
     /// # Errors
     /// When stdout cannot be written.
     pub fn object(&self, value: &impl Serialize) -> io::Result<()> {
-        self.line(&versioned(value)?.to_string())
+        self.line(&escape_json(&versioned(value)?.to_string()))
     }
 
     /// Writes a refusal: JSON to stdout, or sentences to stderr.
@@ -98,7 +98,7 @@ impl Answer {
     /// When neither can be written.
     pub fn refusal(&self, failure: &Failure) -> io::Result<()> {
         if self.json {
-            return self.line(&refusal(failure).to_string());
+            return self.line(&escape_json(&refusal(failure).to_string()));
         }
         let paint = Paint::new(self.paint.is_on() && io::stderr().is_terminal());
         let mut out = io::stderr().lock();

@@ -51,7 +51,7 @@ pub async fn run(args: DemoArgs, answer: &Answer) -> Done {
 }
 
 async fn outside(keep: bool, answer: &Answer) -> Done {
-    let shim = place::shim_program()?;
+    let shim = foreman_engine::shim_program()?;
     let own = std::env::current_exe()
         .map_err(|error| environment("this program does not find itself", &error))?;
     let data = place::from_environment()?.data_dir;

@@ -238,9 +238,8 @@ impl Feed {
                 } else {
                     Tone::Bad
                 };
-                let how = words::step_result(result);
-                let text = format!("step {step} {how} after {}", words::duration(*millis));
-                self.ours(at, tone, text);
+                let how = words::step_result(result, *millis);
+                self.ours(at, tone, format!("step {step} {how}"));
             }
             EventKind::Output { stream, text, .. } => self.output(*stream, text),
             EventKind::NameLookedUp { name } => {

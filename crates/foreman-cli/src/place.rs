@@ -3,12 +3,12 @@
 use foreman_domain::{Code, Failure};
 use foreman_engine::HostOptions;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The engine's places, as this process's environment names them.
 ///
 /// # Errors
-/// [`Code::Environment`] when there is neither a data directory nor a home.
+/// [`Code::Environment`] when there is neither a data directory nor a home, or a relative one.
 pub fn from_environment() -> Result<HostOptions, Failure> {
     options(|name| std::env::var_os(name))
 }
@@ -27,12 +27,15 @@ pub fn options(variable: impl Fn(&str) -> Option<OsString>) -> Result<HostOption
         .filter(|value| !value.is_empty())
         .map(PathBuf::from);
     let data_dir = match given {
-        Some(path) => std::path::absolute(&path).map_err(|error| {
-            Failure::new(
+        // It would be another one in every folder, and its runs would seem to be gone.
+        Some(path) if !path.is_absolute() => {
+            return Err(Failure::new(
                 Code::Environment,
-                format!("FOREMAN_DATA_DIR is no usable path: {error}"),
+                format!("FOREMAN_DATA_DIR is a relative path: {}", path.display()),
             )
-        })?,
+            .hint("Set it to an absolute path, outside of any repository."));
+        }
+        Some(path) => path,
         None => absolute("XDG_DATA_HOME")
             .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
             .map(|base| base.join("foreman"))
@@ -51,34 +54,10 @@ pub fn options(variable: impl Fn(&str) -> Option<OsString>) -> Result<HostOption
     })
 }
 
-/// The `foreman-shim` program: `FOREMAN_SHIM`, beside this program, or on `PATH`.
-///
-/// # Errors
-/// [`Code::Environment`] when there is none.
-pub fn shim_program() -> Result<PathBuf, Failure> {
-    const NAME: &str = "foreman-shim";
-    let beside = std::env::current_exe()
-        .ok()
-        .and_then(|exe| Some(exe.parent()?.join(NAME)));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    beside
-        .into_iter()
-        .chain(std::env::var_os("FOREMAN_SHIM").map(PathBuf::from))
-        .chain(std::env::split_paths(&path).map(|folder| folder.join(NAME)))
-        .find(|candidate| is_program(candidate))
-        .ok_or_else(|| {
-            Failure::new(Code::Environment, "the program foreman-shim was not found")
-                .hint("Install it beside the program foreman, or name it in FOREMAN_SHIM.")
-        })
-}
-
-fn is_program(path: &Path) -> bool {
-    nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok() && path.is_file()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn data_dir(variables: &[(&str, &str)]) -> Result<PathBuf, Failure> {
         options(|name| {
@@ -111,5 +90,7 @@ mod tests {
             Path::new("/h/.local/share/foreman")
         );
         assert_eq!(data_dir(&[]).unwrap_err().code, Code::Environment);
+        let relative = data_dir(&[home, ("FOREMAN_DATA_DIR", "f")]).unwrap_err();
+        assert_eq!(relative.code, Code::Environment);
     }
 }

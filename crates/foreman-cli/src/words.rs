@@ -107,15 +107,16 @@ pub fn wall(wall: Wall) -> &'static str {
     }
 }
 
-/// How a step ended.
+/// How a step ended, and after how long where it ran at all.
 #[must_use]
-pub fn step_result(result: &StepResult) -> String {
+pub fn step_result(result: &StepResult, millis: u64) -> String {
+    let after = format!("after {}", duration(millis));
     match result {
-        StepResult::Succeeded => "ended well".into(),
-        StepResult::Exited { code } => format!("ended with code {code}"),
-        StepResult::Signalled { signal } => format!("was ended by signal {signal}"),
+        StepResult::Succeeded => format!("ended well {after}"),
+        StepResult::Exited { code } => format!("ended with code {code} {after}"),
+        StepResult::Signalled { signal } => format!("was ended by signal {signal} {after}"),
         StepResult::NotStarted { why } => format!("could not be started: {}", sanitize_line(why)),
-        StepResult::Stopped { why } => format!("was stopped: {}", sanitize_line(why)),
+        StepResult::Stopped { why } => format!("was stopped {after}: {}", sanitize_line(why)),
         StepResult::Skipped { why } => format!("was skipped: {}", sanitize_line(why)),
     }
 }
@@ -134,20 +135,24 @@ pub fn verdict(verdict: &ConnectVerdict) -> &'static str {
 /// Why a run failed.
 #[must_use]
 pub fn fail_reason(reason: &FailReason) -> String {
-    let (what, message) = match reason {
-        FailReason::Provision { message } => ("it could not be prepared", message),
-        FailReason::Wall { message } => ("a wall does not hold, so nothing was started", message),
-        FailReason::Setup { message } => ("the setup command failed", message),
-        FailReason::Agent { message } => ("the agent failed and left no commits", message),
-        FailReason::Bound { message } => {
-            ("a bound was reached and nothing is left to review", message)
+    let safe = |message: &str| sanitize_line(message);
+    match reason {
+        FailReason::Provision { message } => {
+            format!("it could not be prepared: {}", safe(message))
         }
-        FailReason::Harvest { message } => (
-            "its work could not be collected; the worktree is kept",
-            message,
+        FailReason::Wall { message } => format!(
+            "a wall does not hold, so nothing was started: {}",
+            safe(message)
         ),
-    };
-    format!("{what}: {}", sanitize_line(message))
+        FailReason::Setup { message } => format!("the setup command failed: {}", safe(message)),
+        FailReason::Agent { message } | FailReason::Bound { message } => {
+            format!("{}; it left no commits", safe(message))
+        }
+        FailReason::Harvest { message } => format!(
+            "its work could not be collected; the worktree is kept: {}",
+            safe(message)
+        ),
+    }
 }
 
 fn cause(cause: &CancelCause) -> String {
@@ -197,12 +202,7 @@ pub fn state(state: &RunState) -> String {
         RunState::Cancelled { by } => format!("stopped {}", cause(by)),
         RunState::Interrupted {
             reason: InterruptReason::Lost { message },
-        } => {
-            format!(
-                "interrupted, its supervisor is gone: {}",
-                sanitize_line(message)
-            )
-        }
+        } => format!("interrupted: {}", sanitize_line(message)),
         RunState::Merging => "being merged".into(),
         RunState::Merged { commit } => format!("merged; the base branch is at {}", short(commit)),
         RunState::Discarded { snapshot } => {
@@ -281,6 +281,28 @@ mod tests {
         ] {
             assert_eq!(run_exit(&outcome, denied) as u8, code, "{outcome:?}");
         }
+    }
+
+    #[test]
+    fn a_step_that_never_ran_has_no_duration_and_a_reason_is_said_once() {
+        let why = || "wall time reached its bound of 2s".to_owned();
+        assert_eq!(
+            step_result(
+                &StepResult::NotStarted {
+                    why: "x is not there".into()
+                },
+                3
+            ),
+            "could not be started: x is not there"
+        );
+        assert_eq!(
+            step_result(&StepResult::Stopped { why: why() }, 2000),
+            "was stopped after 2 s: wall time reached its bound of 2s"
+        );
+        assert_eq!(
+            fail_reason(&FailReason::Bound { message: why() }),
+            "wall time reached its bound of 2s; it left no commits"
+        );
     }
 
     #[test]

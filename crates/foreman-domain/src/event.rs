@@ -173,7 +173,7 @@ pub enum EventKind {
     StepStarted {
         /// What it is for.
         what: StepKind,
-        /// Its argument vector.
+        /// Its argument vector; empty for the steps that are our own (finish, harvest).
         argv: Vec<String>,
     },
     /// A step ended.

@@ -24,5 +24,5 @@ pub use run::{
     CancelCause, FailReason, IllegalTransition, InterruptReason, Outcome, RunEvent, RunState,
 };
 pub use step::{StepKind, StepName, StepResult};
-pub use text::{sanitize_line, sanitize_text};
+pub use text::{escape_json, sanitize_line, sanitize_text};
 pub use time::At;

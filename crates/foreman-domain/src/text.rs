@@ -25,6 +25,23 @@ pub fn sanitize_text(text: &str) -> String {
         .join("\n")
 }
 
+/// JSON that is safe to show: the same value, with those characters written as JSON's own escapes. They
+/// can stand in its strings only, and JSON itself asks for no escapes above U+001F.
+#[must_use]
+pub fn escape_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for character in json.chars() {
+        if is_unsafe(character) && character != '\n' {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
 fn push_mark(out: &mut String, character: char) {
     match character {
         // Unicode has a visible picture for each C0 control and for DEL.
@@ -62,6 +79,16 @@ mod tests {
             sanitize_line("a\u{202e}b\u{200b}c\u{9b}"),
             "a<U+202E>b<U+200B>c<U+009B>"
         );
+    }
+
+    #[test]
+    fn escaped_json_is_the_same_value_without_an_unsafe_character() {
+        let value = "a\u{1b}[2J\u{9b}31m\u{202e}\u{7f}\u{e0041}\u{ad}é🙂\n\t";
+        let json = serde_json::to_string(value).unwrap();
+        assert!(json.chars().any(is_unsafe), "nothing to escape");
+        let escaped = escape_json(&json);
+        assert!(!escaped.chars().any(is_unsafe), "{escaped}");
+        assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), value);
     }
 
     #[test]

@@ -9,9 +9,11 @@ use crate::details::{RECORD_VERSION, RunDetails};
 use crate::engine::Engine;
 use crate::environment::{Account, check_asked, of_steps};
 use crate::failures::{OrFail, join};
+use crate::layout::inside_a_repository;
 use crate::log::RunLog;
 use crate::path_rules::{Own, binds_of};
 use crate::policies::{Layers, open_repository};
+use crate::programs::{refuse_unseen, search_path};
 use crate::spec::{Parts, Work, give_away, spec, write_spec};
 use foreman_cage::Bind;
 use foreman_domain::{
@@ -149,6 +151,12 @@ impl Engine {
         });
         let (path_binds, warnings) = resolving.await.map_err(join)??;
         layers.warnings.extend(warnings);
+        if let Some(program) = request.argv.first()
+            && !request.env.iter().any(|(name, _)| name == "PATH")
+        {
+            let path = std::env::var_os("PATH");
+            refuse_unseen(program, path.as_deref(), &path_binds, &account.home)?;
+        }
         let work = Work {
             setup: request.setup.clone(),
             argv: request.argv.clone(),
@@ -170,15 +178,7 @@ impl Engine {
     async fn refuse_data_in_a_repository(&self) -> Result<(), Failure> {
         let place = self.layout.worktrees();
         match open_repository(&place).await {
-            Ok(around) => Err(Failure::new(
-                Code::Conflict,
-                format!(
-                    "the data directory {} lies inside the repository {}",
-                    self.layout.data.display(),
-                    around.root().display()
-                ),
-            )
-            .hint("Set FOREMAN_DATA_DIR to a directory outside any repository.")),
+            Ok(around) => Err(inside_a_repository(&self.layout.data, around.root())),
             Err(_) => Ok(()),
         }
     }
@@ -239,8 +239,10 @@ impl Engine {
         let shadow = making.await.map_err(join)??;
 
         self.say(&log, "cage", "building the cage").await?;
+        let path = search_path(std::env::var_os("PATH").as_deref(), &plan.path_binds);
         let env = of_steps(
             &plan.account,
+            &path,
             |name| std::env::var_os(name),
             std::env::vars_os(),
             request.terminal.is_some(),
@@ -254,6 +256,7 @@ impl Engine {
             layers: &plan.layers,
             policy,
             path_binds: plan.path_binds.clone(),
+            hidden: self.layout.own_places(),
             shadow,
             env,
             work: &plan.work,

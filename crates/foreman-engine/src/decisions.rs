@@ -124,7 +124,10 @@ impl Engine {
             None => self.store.newest_decision().await.or_fail()?,
         };
         let Some(stored) = newest else {
-            return Err(Failure::new(Code::NotFound, "there is no decision to undo"));
+            return Err(
+                Failure::new(Code::NotFound, "there is no decision that can be undone")
+                    .hint("What was decided for a run ends with it; see `foreman policy show`."),
+            );
         };
         let amendment = stored.amendment;
         if At::now().as_millis() - amendment.decided_at.as_millis() > UNDO_MS {
@@ -344,6 +347,39 @@ fn can_be_decided(card: &Card) -> bool {
         )
 }
 
+/// Why no candidate of the card is the one that was asked for.
+fn not_on_the_card(card: &Card, request: &AmendRequest, scope: Option<Scope>) -> Failure {
+    let id = &card.block.id;
+    let offered = candidates(&card.offers);
+    let numbered = |number| offered.iter().find(|candidate| candidate.number == number);
+    let nothing_waits = !offered.iter().any(|offer| offer.scope == Scope::Once);
+    match (request.rule, request.rule.and_then(numbered), scope) {
+        (Some(number), Some(found), Some(scope)) => Failure::new(
+            Code::BadInput,
+            format!(
+                "rule {number} of {id} has the scope {}, not {scope}",
+                found.scope
+            ),
+        )
+        .hint("Give --rule or --scope, or both so that they agree."),
+        (_, _, Some(Scope::Once)) | (Some(1), _, _) if nothing_waits => Failure::new(
+            Code::Stale,
+            format!("nothing waits under {id} any more, so there is nothing to allow once"),
+        )
+        .hint("Amend it with the scope run: a retry then goes through."),
+        (Some(number), _, _) => Failure::new(
+            Code::BadInput,
+            format!("the card of {id} has no rule {number}"),
+        )
+        .hint("The numbers are on the card: see `foreman blocks`."),
+        (None, _, _) => Failure::new(
+            Code::BadInput,
+            format!("the card of {id} offers no rule of that scope"),
+        )
+        .hint("The scopes are on the card: see `foreman blocks`."),
+    }
+}
+
 /// The chosen candidate as a rule. Never a wider one than was asked for: a scope without a number is
 /// the first candidate of that scope, a number without a scope is that candidate, both must agree.
 fn chosen(
@@ -370,20 +406,7 @@ fn chosen(
             && request.rule.is_none_or(|number| candidate.number == number)
     });
     let Some(candidate) = candidate else {
-        if scope == Some(Scope::Once) || request.rule == Some(1) {
-            return Err(Failure::new(
-                Code::Stale,
-                format!(
-                    "nothing waits under {} any more, so there is nothing to allow once",
-                    card.block.id
-                ),
-            )
-            .hint("Amend it with the scope run: a retry then goes through."));
-        }
-        return Err(
-            Failure::new(Code::BadInput, "there is no such candidate on the card")
-                .hint(format!("See `foreman blocks {}`.", card.block.id)),
-        );
+        return Err(not_on_the_card(card, request, scope));
     };
     if candidate.needs_confirmation && !request.confirmed {
         return Err(Failure::new(

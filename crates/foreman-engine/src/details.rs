@@ -2,7 +2,7 @@
 
 use crate::failures::{internal, io};
 use foreman_domain::Failure;
-use foreman_git::{Repository, Worktree};
+use foreman_git::{GitError, Repository, Worktree};
 use foreman_policy::Bounds;
 use foreman_shim::protocol::{RunFiles, ShimIdentity};
 use foreman_store::StoredRun;
@@ -59,7 +59,14 @@ impl RunDetails {
 
     /// Opens the run's repository. Blocking.
     pub fn repository(&self) -> Result<Repository, Failure> {
-        Repository::open(&self.repo).map_err(Failure::from)
+        Repository::open(&self.repo).map_err(|error| match error {
+            GitError::Unreachable { .. } | GitError::NotARepository { .. } => {
+                let failure = Failure::from(error);
+                failure
+                    .hint("The run's repository is not there any more: put it back at that path.")
+            }
+            error => error.into(),
+        })
     }
 
     /// The folder of the run's files.

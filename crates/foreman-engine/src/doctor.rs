@@ -162,7 +162,12 @@ impl Engine {
         let mut looked_at = Vec::new();
         for run in runs {
             if has_worktree(&run) {
-                looked_at.push((run.id.clone(), RunDetails::of(&run)?));
+                let details = RunDetails::of(&run)?;
+                // A merged run needs its worktree no more, and may have been cleaned up.
+                let is_done = matches!(run.state, RunState::Merged { .. });
+                if !is_done || details.worktree.path.exists() {
+                    looked_at.push((run.id.clone(), details));
+                }
             }
         }
         let looking = tokio::task::spawn_blocking(move || {

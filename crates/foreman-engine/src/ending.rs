@@ -44,6 +44,7 @@ impl Engine {
             (None, Some(shim)) => (lost(&details, shim.pid), false),
             (None, None) => (self.undo_unstarted(&details, &mut events).await, true),
         };
+        events.extend(defuse(&details).await?);
         self.advance(&log, events, RunEvent::Ended(outcome)).await?;
         drop(log);
         tidy(&details, collected);
@@ -173,6 +174,22 @@ fn decide(exit: &ExitRecord, harvest: Result<Harvest, Failure>, base: &str) -> O
             message: "the agent was never started".into(),
         }),
     }
+}
+
+/// Makes the worktree safe to look at with git, now that no process can change it any more.
+async fn defuse(details: &RunDetails) -> Result<Vec<EventKind>, Failure> {
+    let worktree = details.worktree.clone();
+    let defusing = move || worktree.take_nested_repositories_out_of_use();
+    let sentences = match tokio::task::spawn_blocking(defusing).await.map_err(join)? {
+        Ok(sentences) => sentences,
+        Err(error) => vec![format!(
+            "never run git in {}: it could not be searched for repositories that the run made \
+             ({error})",
+            details.worktree.path.display()
+        )],
+    };
+    let warning = |message| EventKind::Warning { message };
+    Ok(sentences.into_iter().map(warning).collect())
 }
 
 fn lost(details: &RunDetails, pid: u32) -> Outcome {

@@ -8,8 +8,6 @@ use foreman_domain::{Code, Failure, sanitize_line};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-/// Where programs are looked up in a cage; ours first, so that `foreman why` is found.
-const PATH: &str = "/run/foreman/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Taken from the operator's environment as they are.
 const FROM_OPERATOR: &[&str] = &["SHELL", "LANG", "TZ", "COLORTERM"];
 /// Most variables that a caller may add, and their longest name and value.
@@ -63,9 +61,10 @@ fn is_plain_home(home: &Path) -> bool {
         && home.as_os_str().to_str().is_some()
 }
 
-/// The whole environment of every step.
+/// The whole environment of every step; `path` is where programs are looked up.
 pub(crate) fn of_steps(
     account: &Account,
+    path: &str,
     variable: impl Fn(&str) -> Option<OsString>,
     operator: impl Iterator<Item = (OsString, OsString)>,
     has_terminal: bool,
@@ -73,7 +72,7 @@ pub(crate) fn of_steps(
     git: &[(String, String)],
 ) -> Result<Vec<(String, String)>, Failure> {
     let mut env = Vec::new();
-    put(&mut env, "PATH", PATH);
+    put(&mut env, "PATH", path);
     put(&mut env, "HOME", &account.home.to_string_lossy());
     put(&mut env, "USER", &account.user);
     put(&mut env, "LOGNAME", &account.user);
@@ -130,26 +129,31 @@ fn put(env: &mut Vec<(String, String)>, name: &str, value: &str) {
 }
 
 fn check(name: &str, value: &str) -> Result<(), Failure> {
-    let refuse = |why: &str| {
-        let name = sanitize_line(name.get(..40).unwrap_or(name));
-        Err(Failure::new(
-            Code::BadInput,
-            format!("the variable \"{name}\" {why}"),
-        ))
+    let refuse = |why: &str, hint: &str| {
+        let name: String = name.chars().take(40).collect();
+        let message = format!("the variable \"{}\" {why}", sanitize_line(&name));
+        Err(Failure::new(Code::BadInput, message).hint(hint))
     };
     if !is_name(name) {
-        return refuse("has a name that is none");
+        return refuse(
+            "has a name that no variable can have",
+            "A name has letters, digits and underscores, and does not begin with a digit.",
+        );
     }
     if value.contains('\0') || name.len() + value.len() > LONGEST {
-        return refuse("has a value that no program can be given");
+        return refuse(
+            "has a value that no program can be given",
+            "At most 128 KiB fit, without NUL bytes; put more into a file of the repository.",
+        );
     }
     if is_proxy(name) {
         return refuse(
-            "would send the agent past the gateway; the operator's proxy is used anyway",
+            "would send the agent past the gateway",
+            "Leave it out: the gateway uses your own proxy settings by itself.",
         );
     }
     if name == "HOME" {
-        return refuse("is the cage's own");
+        return refuse("is the cage's own", "Leave it out.");
     }
     Ok(())
 }
@@ -194,7 +198,15 @@ mod tests {
                 .find(|(known, _)| *known == name)
                 .map(|(_, value)| OsString::from(value))
         };
-        of_steps(&account(), lookup, all.into_iter(), false, &asked, &[])
+        of_steps(
+            &account(),
+            "/usr/bin",
+            lookup,
+            all.into_iter(),
+            false,
+            &asked,
+            &[],
+        )
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub(crate) struct Layout {
 impl Layout {
     /// Makes the directories and says where they are.
     pub fn prepare(options: &HostOptions) -> Result<Self, Failure> {
+        if !options.data_dir.exists() {
+            refuse_new_one_in_a_repository(&options.data_dir)?;
+        }
         private_dir(&options.data_dir)?;
         let data = options
             .data_dir
@@ -42,6 +45,15 @@ impl Layout {
             private_dir(&dir)?;
         }
         Ok(layout)
+    }
+
+    /// Canonical folders of this and of other engines, which no cage may show.
+    pub fn own_places(&self) -> Vec<PathBuf> {
+        let sockets = self.sockets.parent().map(Path::to_owned);
+        let places = [Some(self.data.clone()), sockets].into_iter().flatten();
+        places
+            .filter_map(|place| place.canonicalize().ok())
+            .collect()
     }
 
     /// Database, journals, locks: never reachable from a cage.
@@ -135,26 +147,79 @@ fn socket_dir(data: &Path, runtime: Option<&Path>) -> Result<PathBuf, Failure> {
         .map(|byte| format!("{byte:02x}"))
         .collect();
     let runtime = runtime.map(|runtime| runtime.join("foreman").join(name));
-    let candidates = runtime.into_iter().chain([data.join("run")]);
-    let Some(dir) = candidates.clone().find(|dir| fits(dir)) else {
-        let tried: Vec<_> = candidates.map(|dir| dir.display().to_string()).collect();
+    let own = data.join("run");
+    // A session that was taken over from another user (`su`) still names that user's directory.
+    if let Some(dir) = runtime.as_ref().filter(|dir| fits(dir))
+        && prepare_sockets(dir).is_ok()
+    {
+        return Ok(dir.clone());
+    }
+    if !fits(&own) {
+        let tried: Vec<_> = runtime
+            .iter()
+            .chain([&own])
+            .map(|dir| dir.display().to_string())
+            .collect();
         return Err(Failure::new(
             Code::Environment,
             format!("the path for sockets is too long: {}", tried.join(", ")),
         )
         .hint("Set XDG_RUNTIME_DIR or FOREMAN_DATA_DIR to a directory with a shorter path."));
-    };
-    private_dir(&dir)?;
-    owned_by_us(&dir)?;
+    }
+    prepare_sockets(&own)?;
+    Ok(own)
+}
+
+fn prepare_sockets(dir: &Path) -> Result<(), Failure> {
+    private_dir(dir)?;
+    for place in dir.parent().into_iter().chain([dir]) {
+        refuse_link(place)?;
+        owned_by_us(place)?;
+    }
     let mode = std::fs::Permissions::from_mode(0o700);
-    std::fs::set_permissions(&dir, mode)
-        .map_err(|error| unusable("the directory for sockets", &dir, &error))?;
-    Ok(dir)
+    std::fs::set_permissions(dir, mode)
+        .map_err(|error| unusable("the directory for sockets", dir, &error))
+}
+
+/// Before anything is made: a data directory in a repository would be that one's untracked files.
+fn refuse_new_one_in_a_repository(data: &Path) -> Result<(), Failure> {
+    let around = data.ancestors().find(|dir| dir.join(".git").exists());
+    around.map_or(Ok(()), |around| Err(inside_a_repository(data, around)))
+}
+
+/// Why no run can be made with this data directory.
+pub(crate) fn inside_a_repository(data: &Path, around: &Path) -> Failure {
+    Failure::new(
+        Code::Environment,
+        format!(
+            "the data directory {} lies inside the repository {}",
+            data.display(),
+            around.display()
+        ),
+    )
+    .hint("Set FOREMAN_DATA_DIR to a directory outside any repository.")
 }
 
 fn fits(dir: &Path) -> bool {
     dir.as_os_str().len() + 1 + LONGEST_SOCKET_NAME.max(RunId::LEN + ".sock".len())
         <= LONGEST_SOCKET_PATH
+}
+
+/// A link would lead to a directory that somebody else chose.
+fn refuse_link(path: &Path) -> Result<(), Failure> {
+    let seen = std::fs::symlink_metadata(path)
+        .map_err(|error| unusable("the directory for sockets", path, &error))?;
+    if seen.is_dir() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Code::Environment,
+        format!(
+            "{} is a link, and sockets are kept in no place that a link names",
+            path.display()
+        ),
+    )
+    .hint("Remove it, or set XDG_RUNTIME_DIR to a directory of your own."))
 }
 
 /// Another user's directory would hand that user our sockets and journals.
@@ -183,10 +248,14 @@ pub(crate) fn unusable(what: &str, path: &Path, error: &io::Error) -> Failure {
     } else {
         Code::Environment
     };
-    Failure::new(
+    let failure = Failure::new(
         code,
         format!("{what} {} cannot be used: {error}", path.display()),
-    )
+    );
+    match code {
+        Code::DiskFull => failure.hint("Free some space there and try again."),
+        _ => failure.hint("Make it one that you can write, or set FOREMAN_DATA_DIR to another."),
+    }
 }
 
 /// The disk or the quota is full.
@@ -224,6 +293,21 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_for_sockets_that_a_link_names_is_not_used() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (elsewhere, runtime) = (scratch.path().join("e"), scratch.path().join("xdg"));
+        for dir in [&elsewhere, &runtime] {
+            std::fs::create_dir(dir).unwrap();
+        }
+        std::fs::set_permissions(&elsewhere, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, runtime.join("foreman")).unwrap();
+        let layout = Layout::prepare(&options(scratch.path().join("d"), Some(runtime))).unwrap();
+        assert_eq!(layout.sockets, layout.data.join("run"));
+        let mode = elsewhere.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755, "what the link names was changed");
+    }
+
+    #[test]
     fn a_long_runtime_path_falls_back_to_the_data_directory_and_two_long_ones_are_refused() {
         let scratch = tempfile::tempdir().unwrap();
         let long = scratch.path().join("x".repeat(90));
@@ -233,5 +317,30 @@ mod tests {
         let refused = Layout::prepare(&options(long.clone(), Some(long))).unwrap_err();
         assert_eq!(refused.code, Code::Environment);
         assert!(refused.message.contains("too long"), "{refused}");
+    }
+
+    #[test]
+    fn a_runtime_directory_that_cannot_be_used_falls_back_to_the_data_directory() {
+        let scratch = tempfile::tempdir().unwrap();
+        let runtime = scratch.path().join("a-file");
+        std::fs::write(&runtime, "").unwrap();
+        let layout = Layout::prepare(&options(scratch.path().join("d"), Some(runtime))).unwrap();
+        assert_eq!(layout.sockets, layout.data.join("run"));
+    }
+
+    #[test]
+    fn a_new_data_directory_in_a_repository_is_refused_before_it_is_made() {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::create_dir(scratch.path().join(".git")).unwrap();
+        let data = scratch.path().join("deep/data");
+        let refused = Layout::prepare(&options(data.clone(), None)).unwrap_err();
+        assert!(
+            refused.message.contains("inside the repository"),
+            "{refused}"
+        );
+        assert!(!data.parent().unwrap().exists());
+        // One that was there first can still be used: its runs are in it.
+        std::fs::create_dir_all(&data).unwrap();
+        assert!(Layout::prepare(&options(data, None)).is_ok());
     }
 }

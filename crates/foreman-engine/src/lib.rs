@@ -32,6 +32,7 @@ mod news;
 mod options;
 mod path_rules;
 mod policies;
+mod programs;
 mod project_file;
 mod reconcile;
 mod review;
@@ -41,4 +42,4 @@ mod tokens;
 mod words;
 
 pub use host::Host;
-pub use options::HostOptions;
+pub use options::{HostOptions, shim_program};

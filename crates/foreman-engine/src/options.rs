@@ -21,28 +21,41 @@ pub struct HostOptions {
 impl HostOptions {
     /// The supervisor's program, canonical: the kernel runs exactly what is named here.
     pub(crate) fn find_shim(&self) -> Result<PathBuf, Failure> {
-        let beside = std::env::current_exe()
-            .ok()
-            .and_then(|exe| Some(exe.parent()?.join(SHIM)));
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let found = match &self.shim_program {
-            Some(given) => Some(given.clone()).filter(|path| is_program(path)),
-            None => beside
-                .into_iter()
-                .chain(std::env::var_os("FOREMAN_SHIM").map(PathBuf::from))
-                .chain(std::env::split_paths(&path).map(|folder| folder.join(SHIM)))
-                .find(|candidate| is_program(candidate)),
-        };
-        found
-            .and_then(|path| path.canonicalize().ok())
-            .ok_or_else(|| {
-                Failure::new(
-                    Code::Environment,
-                    format!("the program {SHIM} was not found"),
-                )
-                .hint("Install it beside the program foreman, or name it in FOREMAN_SHIM.")
-            })
+        match &self.shim_program {
+            Some(given) => usable(std::iter::once(given.clone())),
+            None => shim_program(),
+        }
     }
+}
+
+/// The `foreman-shim` program: beside this executable, in `FOREMAN_SHIM`, or on `PATH`.
+///
+/// # Errors
+/// [`Code::Environment`] when there is none.
+pub fn shim_program() -> Result<PathBuf, Failure> {
+    let beside = std::env::current_exe()
+        .ok()
+        .and_then(|exe| Some(exe.parent()?.join(SHIM)));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    usable(
+        beside
+            .into_iter()
+            .chain(std::env::var_os("FOREMAN_SHIM").map(PathBuf::from))
+            .chain(std::env::split_paths(&path).map(|folder| folder.join(SHIM))),
+    )
+}
+
+fn usable(mut candidates: impl Iterator<Item = PathBuf>) -> Result<PathBuf, Failure> {
+    candidates
+        .find(|candidate| is_program(candidate))
+        .and_then(|path| path.canonicalize().ok())
+        .ok_or_else(|| {
+            Failure::new(
+                Code::Environment,
+                format!("the program {SHIM} was not found"),
+            )
+            .hint("Install it beside the program foreman, or name it in FOREMAN_SHIM.")
+        })
 }
 
 fn is_program(path: &Path) -> bool {

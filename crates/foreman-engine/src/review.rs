@@ -6,6 +6,7 @@ use crate::ending::outcome_to_go_back_to;
 use crate::engine::Engine;
 use crate::failures::{OrFail, join};
 use crate::tokens;
+use crate::words::standing;
 use foreman_domain::{At, Code, EventKind, Failure, Outcome, RunEvent, RunId, RunState};
 use foreman_git::{Diff, GitError, Repository};
 use foreman_store::{RequestKey, StoredRun};
@@ -15,24 +16,33 @@ impl Engine {
     pub async fn diff(&self, typed: &str) -> Result<DiffView, Failure> {
         let id = self.find_run(typed).await?;
         let run = self.store.run(&id).await.or_fail()?;
-        let head = reviewable_head(&run)?;
         let details = RunDetails::of(&run)?;
+        let head = reviewable_head(&run, &details).await?;
         let wants_refusal = matches!(run.state, RunState::Review { .. });
-        let (diff, refusal) = git(&details, move |repo, details| {
-            let diff = repo.diff(&details.worktree, &head)?;
-            let refusal = match wants_refusal {
-                true => repo.merge_refusal(&details.worktree, &head)?,
-                false => None,
-            };
+        let failed_checks = self.failed_checks(&id, &details).await?;
+        let (mut diff, refusal) = git(&details, move |repo, details| {
+            let mut diff = repo.diff(&details.worktree, &head)?;
+            if !wants_refusal {
+                return Ok((diff, None));
+            }
+            let by_hand = repo.verify(&details.worktree).into_iter();
+            diff.flags.extend(by_hand.map(|what| {
+                format!("{what}; what is shown and merged is what was collected when the run ended")
+            }));
+            let refusal = repo.merge_refusal(&details.worktree, &head)?;
             Ok((diff, refusal))
         })
         .await?;
+        let failed_checks = failed_checks.into_iter();
+        diff.flags
+            .extend(failed_checks.map(|check| format!("check {check}")));
         let refusal = match &run.state {
             RunState::Review { .. } => refusal,
-            state => Some(format!(
-                "the run is {}, not waiting for a merge",
-                state.tag()
+            RunState::Cancelled { .. } => Some(format!(
+                "the run was stopped before it was done; to take over what it had, merge {} by hand",
+                details.worktree.branch
             )),
+            state => Some(format!("the run is {}", standing(state))),
         };
         Ok(view(diff, refusal, &run))
     }
@@ -57,7 +67,10 @@ impl Engine {
             state => {
                 return Err(Failure::new(
                     Code::Conflict,
-                    format!("run {id} is {}, so there is nothing to merge", state.tag()),
+                    format!(
+                        "run {id} is {}, so there is nothing to merge",
+                        standing(state)
+                    ),
                 ));
             }
         };
@@ -144,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// Removes a run's worktree and branch, after a snapshot.
+    /// Removes a run's worktree and branch, after a snapshot. A merged run stays merged.
     pub async fn discard(&self, typed: &str) -> Result<RunView, Failure> {
         let id = self.find_run(typed).await?;
         let _turn = self.turn(&id).await;
@@ -152,13 +165,17 @@ impl Engine {
         if matches!(run.state, RunState::Discarded { .. }) {
             return self.view_of(&id).await;
         }
+        let is_merged = matches!(run.state, RunState::Merged { .. });
         let probe = RunEvent::Discarded {
             snapshot: String::new(),
         };
-        if run.state.next(probe).is_err() {
+        if !is_merged && run.state.next(probe).is_err() {
             let failure = Failure::new(
                 Code::Conflict,
-                format!("run {id} is {}, so it cannot be discarded", run.state.tag()),
+                format!(
+                    "run {id} is {}, so it cannot be discarded",
+                    standing(&run.state)
+                ),
             );
             return Err(match run.state.is_live() {
                 true => failure.hint(format!("Stop it first: `foreman stop {id}`.")),
@@ -172,27 +189,39 @@ impl Engine {
             repo.snapshot_and_remove(&run_id, &details.worktree, &details.shadow)
         })
         .await?;
-        self.advance(&log, Vec::new(), RunEvent::Discarded { snapshot })
-            .await?;
+        if is_merged {
+            let message = format!("worktree and branch removed; {snapshot} keeps what was in them");
+            self.append(&log, vec![tidied(message)]).await?;
+        } else {
+            self.advance(&log, Vec::new(), RunEvent::Discarded { snapshot })
+                .await?;
+        }
         drop(log);
         self.view_of(&id).await
     }
 
-    /// Brings a discarded run's worktree and branch back; its state is what it was.
+    /// Brings a discarded run's worktree and branch back; its state is what it was. Likewise those of
+    /// a merged run that was cleaned up.
     pub async fn restore(&self, typed: &str, key: &RequestKey) -> Result<RunView, Failure> {
         let id = self.find_run(typed).await?;
         let _turn = self.turn(&id).await;
         let run = self.store.run(&id).await.or_fail()?;
-        if !matches!(run.state, RunState::Discarded { .. }) {
+        let details = RunDetails::of(&run)?;
+        let is_merged = matches!(run.state, RunState::Merged { .. });
+        let is_removed = match run.state {
+            RunState::Discarded { .. } => true,
+            RunState::Merged { .. } => !details.worktree.path.exists(),
+            _ => false,
+        };
+        if !is_removed {
             if self.was_asked(key, &id).await? {
                 return self.view_of(&id).await;
             }
             return Err(Failure::new(
                 Code::Conflict,
-                format!("run {id} is {}, not discarded", run.state.tag()),
+                format!("run {id} is {}, not discarded", standing(&run.state)),
             ));
         }
-        let details = RunDetails::of(&run)?;
         let back = outcome_to_go_back_to(&run)?;
         let log = self.open_log(&id, &details).await?;
         self.store
@@ -204,10 +233,23 @@ impl Engine {
             repo.restore(&run_id, &details.worktree, &details.shadow)
         })
         .await?;
-        self.advance(&log, Vec::new(), RunEvent::Restored(back))
-            .await?;
+        if is_merged {
+            let message = "worktree and branch are back".to_owned();
+            self.append(&log, vec![tidied(message)]).await?;
+        } else {
+            self.advance(&log, Vec::new(), RunEvent::Restored(back))
+                .await?;
+        }
         drop(log);
         self.view_of(&id).await
+    }
+}
+
+/// What became of a merged run's worktree: its state says no more than that it is merged.
+fn tidied(message: String) -> EventKind {
+    EventKind::Progress {
+        stage: "worktree".into(),
+        message,
     }
 }
 
@@ -225,25 +267,25 @@ async fn git<T: Send + 'static>(
 }
 
 /// The tip to show: of a run that has commits, whatever became of them since.
-fn reviewable_head(run: &StoredRun) -> Result<String, Failure> {
+async fn reviewable_head(run: &StoredRun, details: &RunDetails) -> Result<String, Failure> {
+    let none = |what: &str| {
+        let message = format!("run {} is {} {what}", run.id, standing(&run.state));
+        Failure::new(Code::Conflict, message)
+    };
     match &run.outcome {
         Some(Outcome::Changes { head, .. }) => Ok(head.clone()),
-        Some(_) => Err(Failure::new(
-            Code::Conflict,
-            format!(
-                "run {} is {} and has no commits to show",
-                run.id,
-                run.state.tag()
-            ),
-        )),
-        None => Err(Failure::new(
-            Code::Conflict,
-            format!(
-                "run {} is {}; its commits are collected when it ends",
-                run.id,
-                run.state.tag()
-            ),
-        )),
+        // A run that was stopped has what it had committed by then.
+        Some(_) => git(details, |repo, details| {
+            repo.collected_head(&details.worktree)
+        })
+        .await?
+        .ok_or_else(|| {
+            none("and has no commits to show").hint(format!(
+                "What is in its worktree is kept: `foreman show {}` says where.",
+                run.id
+            ))
+        }),
+        None => Err(none("now; its commits are collected when it ends")),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::spec::check_name;
 use crate::words::{count, result_in_words};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use foreman_domain::{At, Code, Failure, RunId, StepKind, sanitize_line};
+use foreman_domain::{At, Code, Failure, RunId, StepKind, StepResult, sanitize_line};
 use foreman_shim::client::ShimClient;
 use foreman_store::{StoredRun, StoredStep};
 use std::sync::Arc;
@@ -98,6 +98,30 @@ impl Engine {
     pub async fn view_of(&self, run: &RunId) -> Result<RunView, Failure> {
         let stored = self.store.run(run).await.or_fail()?;
         self.view(stored).await
+    }
+
+    /// The checks of a run that did not pass, in words.
+    pub async fn failed_checks(
+        &self,
+        run: &RunId,
+        details: &RunDetails,
+    ) -> Result<Vec<String>, Failure> {
+        if details.checks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let steps = self.store.steps(run).await.or_fail()?;
+        let told = checks_in_words(&details.checks, &steps);
+        let all = told.into_iter().enumerate();
+        let did_pass = |index: usize| {
+            let name = check_name(index, details.checks.len());
+            steps
+                .iter()
+                .any(|step| step.name == name && step.result == Some(StepResult::Succeeded))
+        };
+        Ok(all
+            .filter(|(index, _)| !did_pass(*index))
+            .map(|(_, words)| words)
+            .collect())
     }
 
     async fn view(&self, run: StoredRun) -> Result<RunView, Failure> {

@@ -43,6 +43,8 @@ pub(crate) struct Parts<'a> {
     pub layers: &'a Layers,
     pub policy: Policy,
     pub path_binds: Vec<Bind>,
+    /// The engine's own places.
+    pub hidden: Vec<PathBuf>,
     pub shadow: Shadow,
     pub env: Vec<(String, String)>,
     pub work: &'a Work,
@@ -84,6 +86,7 @@ pub(crate) fn spec(parts: Parts<'_>) -> RunSpec {
         workdir: details.worktree.path.clone(),
         home: account.home.clone(),
         binds,
+        hidden: parts.hidden,
         env: parts.env,
         why_program: parts.shim.to_owned(),
         processes: layers.bounds.processes.unwrap_or(u32::MAX),

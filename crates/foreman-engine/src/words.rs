@@ -1,6 +1,6 @@
 //! Small texts that several answers share.
 
-use foreman_domain::{At, StepResult};
+use foreman_domain::{At, RunState, StepResult};
 use jiff::tz::TimeZone;
 
 /// A time of day by the operator's clock; with the date when it was not today.
@@ -25,6 +25,23 @@ pub(crate) fn result_in_words(result: &StepResult) -> String {
         StepResult::NotStarted { why } => format!("was not started: {why}"),
         StepResult::Stopped { why } => format!("was stopped: {why}"),
         StepResult::Skipped { why } => format!("was skipped: {why}"),
+    }
+}
+
+/// Where a run stands, as the end of "run X is".
+pub(crate) fn standing(state: &RunState) -> &'static str {
+    match state {
+        RunState::Provisioning => "being prepared",
+        RunState::Running { .. } => "running",
+        RunState::Stopping { .. } => "being stopped",
+        RunState::Review { .. } => "waiting for your review",
+        RunState::NoChanges => "over without changes",
+        RunState::Failed { .. } => "over, it failed",
+        RunState::Cancelled { .. } => "stopped",
+        RunState::Interrupted { .. } => "interrupted",
+        RunState::Merging => "being merged",
+        RunState::Merged { .. } => "merged",
+        RunState::Discarded { .. } => "discarded",
     }
 }
 

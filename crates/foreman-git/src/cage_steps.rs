@@ -45,11 +45,17 @@ unlock() {
   rm -f "$gd"/*.lock "$common"/*.lock
   find "$common/refs" -name '*.lock' -exec rm -f {} + 2>/dev/null
 }
-# The copy as it was made: used when the run left one that git cannot work with.
+# The configuration as it was made: what the run told git about files (filters, attributes, what to ignore)
+# would make the commits differ from the files that were tried, without a trace in what is reviewed.
+pristine=$common/foreman-pristine
 plain_config() {
-  rm -rf "$gd/config.worktree" "$common/config" "$common/info/grafts" 2>/dev/null
-  printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tlogallrefupdates = true\n' \
-    >"$common/config"
+  rm -rf "$gd/config.worktree" "$common/config" "$common/info" "$gd/info" 2>/dev/null
+  mkdir -p "$common/info"
+  cp "$pristine/config" "$common/config" 2>/dev/null || printf \
+    '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tlogallrefupdates = true\n' >"$common/config"
+  for name in attributes exclude; do
+    [ -f "$pristine/$name" ] && cp "$pristine/$name" "$common/info/$name"
+  done
 }
 usable() { g rev-parse --git-dir >/dev/null 2>&1; }
 ready() {
@@ -103,6 +109,27 @@ back() {
 trap back EXIT
 trap 'exit 1' HUP INT TERM
 back
+refs=$(g config extensions.refstorage 2>/dev/null) || refs=
+plain_config
+if [ -n "$refs" ]; then
+  git config -f "$common/config" core.repositoryformatversion 1
+  git config -f "$common/config" extensions.refstorage "$refs"
+fi
+rm -rf "$gd"/foreman-*
+# What the index says of the files' state may be forged (taken as unchanged, times that fit): every file is
+# read anew. A file that the run left out of a sparse checkout is not taken for a deleted one.
+[ -f "$gd/index" ] || g read-tree HEAD 2>/dev/null
+fresh() { GIT_INDEX_FILE="$gd/foreman-index" g "$@"; }
+if g ls-files -s -z >"$gd/foreman-known" 2>/dev/null \
+  && fresh update-index -z --index-info <"$gd/foreman-known" 2>/dev/null; then
+  g ls-files -t -z | sed -z -n 's/^S //p' 2>/dev/null | sort -z >"$gd/foreman-absent"
+  if [ -s "$gd/foreman-absent" ]; then
+    fresh ls-files -z --deleted | sort -z | comm -z -12 - "$gd/foreman-absent" \
+      | fresh update-index -z --skip-worktree --stdin
+  fi
+  [ -f "$gd/foreman-index" ] && mv -f "$gd/foreman-index" "$gd/index"
+fi
+rm -rf "$gd"/foreman-*
 export script
 find . -mindepth 2 -name .git -prune -exec sh -c 'eval "$script"' foreman \
   "$run" "$branch" "$base" aside {} +
@@ -132,6 +159,12 @@ if [ -z "$head" ] && [ "$(g symbolic-ref -q HEAD)" = "refs/heads/$branch" ]; the
   head=$base
 fi
 if [ -n "$head" ] && [ "$tree" = "$(g rev-parse "$head^{tree}")" ]; then
+  # Where the branch is further on, its tip is collected: the checks must see that, and not where the run
+  # happened to stand.
+  own=$(commit_of "refs/heads/$branch") || own=
+  if [ -n "$own" ] && [ "$own" != "$head" ] && g merge-base --is-ancestor "$head" "$own"; then
+    g read-tree -m -u "$head" "$own" || g read-tree --reset -u "$own"
+  fi
   exit 0
 fi
 [ -n "$head" ] || [ "$tree" != 4b825dc642cb6eb9a060e54bf8d69288fbee4904 ] || exit 0

@@ -233,39 +233,43 @@ impl GitError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         if self.code() == Code::DiskFull {
-            return Some("free some space and try again; nothing was left half-made".into());
+            return Some("Free some space and try again; nothing was left half-made.".into());
         }
         Some(match self {
             Self::NotARepository { .. } => {
-                "name a folder inside a git repository with --repo, or run `git init` and commit first".into()
+                "Name a folder inside a git repository with --repo, or run `git init` and commit first.".into()
             }
-            Self::Unreachable { .. } => "check the path given with --repo".into(),
+            Self::Unreachable { .. } => "Check the path given with --repo.".into(),
             Self::Bare { .. } => {
-                "name a checked-out tree of it: `git worktree add ../tree BRANCH`, then --repo ../tree".into()
+                "Name a checked-out tree of it: `git worktree add ../tree BRANCH`, then --repo ../tree.".into()
             }
             Self::ForeignOwner { path } => format!(
-                "work as its owner, or trust it: git config --global --add safe.directory '{}'",
+                "Work as its owner, or trust it: `git config --global --add safe.directory '{}'`.",
                 path.display()
             ),
-            Self::Corrupt { .. } => "run `git fsck` there and repair it first".into(),
+            Self::Corrupt { .. } => "Run `git fsck` there and repair it first.".into(),
             Self::Unsupported { hint, .. } | Self::BadBase { hint, .. } => hint.clone(),
-            Self::NoCommits { .. } => "make a first commit: git commit --allow-empty -m start".into(),
-            Self::DetachedHead { .. } => "say which branch to start from: pass --base BRANCH".into(),
+            Self::NoCommits { .. } => "Make a first commit: `git commit --allow-empty -m start`.".into(),
+            Self::DetachedHead { .. } => "Say which branch to start from: pass --base BRANCH.".into(),
             Self::BranchClash { branch, .. } => {
-                format!("rename or delete it first: git branch -m {branch} other-name")
+                format!("Rename or delete it first: `git branch -m {branch} other-name`.")
             }
-            Self::BadPlace { .. } => "set FOREMAN_DATA_DIR to a folder outside any repository".into(),
-            Self::Busy { .. } => "wait for it, or end it, and try again".into(),
-            Self::BadHarvest { .. } => "the worktree is kept as it is; look at it there".into(),
+            Self::BadPlace { .. } => "Set FOREMAN_DATA_DIR to a folder outside any repository.".into(),
+            Self::Busy { .. } => "Wait for it, or end it, and try again.".into(),
+            Self::BadHarvest { .. } => "The worktree is kept as it is; look at it there.".into(),
             Self::BranchMoved { kept, .. } => {
-                format!("the run's commits are kept at {kept}; move the branch back or take them from there")
+                format!("The run's commits are kept at {kept}; move the branch back or take them from there.")
             }
-            Self::Stale { .. } => "look at the diff again and decide again".into(),
+            Self::Stale { .. } => "Look at the diff again and decide again.".into(),
             Self::SnapshotTooLarge { .. } => {
-                "remove what is not needed from the worktree and discard again".into()
+                "Remove what is not needed from the worktree and discard again.".into()
             }
-            Self::InTheWay { .. } => "move it away and restore again".into(),
-            Self::Program { .. } => "check that git (2.30 or newer) is installed and works there".into(),
+            Self::InTheWay { .. } => "Move it away and restore again.".into(),
+            Self::Io { source, .. } if is_not_writable(source) => WRITABLE.into(),
+            Self::Git { source, .. } if source.message().contains("Permission denied") => {
+                WRITABLE.into()
+            }
+            Self::Program { .. } => "Check that git (2.30 or newer) is installed and works there.".into(),
             Self::MergeRefused { .. }
             | Self::CheckoutDiffers { .. }
             | Self::NotFound { .. }
@@ -317,6 +321,17 @@ fn is_disk_full(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+    )
+}
+
+/// What to do about a repository that may not be written.
+const WRITABLE: &str =
+    "It must be writable for you: a run adds a branch and a worktree to its repository.";
+
+fn is_not_writable(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
     )
 }
 

@@ -4,6 +4,7 @@
 //! Flags warn, they never refuse. Names are compared without regard to case: some file systems do.
 
 use crate::Repository;
+use crate::hostile_dir::OUT_OF_USE;
 use crate::preflight::hooks_inside;
 use foreman_domain::sanitize_line;
 use git2::{Delta, FileMode};
@@ -163,7 +164,9 @@ fn look_for_repositories(
             return;
         }
         *left -= 1;
-        if name.to_bytes().eq_ignore_ascii_case(b".git") {
+        if name.to_bytes().eq_ignore_ascii_case(b".git")
+            || name.to_bytes().starts_with(OUT_OF_USE.as_bytes())
+        {
             if depth > 0 {
                 found.push(below.to_owned());
             }

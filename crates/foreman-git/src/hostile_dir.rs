@@ -1,19 +1,23 @@
-//! Walking and removing folders that a run could write, by descriptor: a symbolic link is never
+//! Walking, defusing and removing folders that a run could write, by descriptor: a symbolic link is never
 //! followed, whatever replaces what between a look and a step, and nothing outside is touched.
 
 use crate::GitError;
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
-use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstatat};
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat2};
+use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmod, fchmodat, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The deepest folder that is entered; deeper ones are an error, not a stack overflow.
-const DEPTH: usize = 1000;
+/// What a `.git` that a run made is called once its run is over.
+pub(crate) const OUT_OF_USE: &str = ".git-out-of-use";
+
+/// The deepest folder that is entered; deeper ones are an error. Each level takes a descriptor, of which a
+/// process has 1024 as a rule, and a part of the stack (`deep_stack.rs`).
+const DEPTH: usize = 900;
 
 /// What an entry of a folder is.
 pub(crate) enum Kind {
@@ -182,6 +186,75 @@ fn lending<T>(
         }
         other => other,
     }
+}
+
+/// Gives every entry called `.git` in the folders below `root` (not in `root` itself) another name.
+/// Gives the folders that held one, relative to `root`.
+pub(crate) fn rename_git_entries(root: &Path) -> Result<Vec<PathBuf>, GitError> {
+    let mut found = Vec::new();
+    let mut root_dir = open_root(root)?;
+    let below = Path::new("");
+    for name in names(&mut root_dir).map_err(io("cannot read", root))? {
+        rename_below(root, &root_dir, &name, below, 1, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn rename_below(
+    root: &Path,
+    parent: &Dir,
+    name: &CString,
+    above: &Path,
+    depth: usize,
+    found: &mut Vec<PathBuf>,
+) -> Result<(), GitError> {
+    let below = above.join(OsStr::from_bytes(name.to_bytes()));
+    let full = root.join(&below);
+    if depth > DEPTH {
+        return Err(io("cannot go as deep as", &full)(Errno::ENAMETOOLONG));
+    }
+    let stat = match fstatat(parent, name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) if kind_bits(&stat) == SFlag::S_IFDIR => stat,
+        Ok(_) | Err(Errno::ENOENT) => return Ok(()),
+        Err(errno) => return Err(io("cannot look at", &full)(errno)),
+    };
+    let mut dir = open_inner(parent, name, &stat).map_err(io("cannot open", &full))?;
+    for inner in names(&mut dir).map_err(io("cannot read", &full))? {
+        let mut inner = inner;
+        if inner.to_bytes().eq_ignore_ascii_case(b".git") {
+            inner =
+                rename_aside(&dir, &inner, &stat).map_err(io("cannot rename .git in", &full))?;
+            found.push(below.clone());
+        }
+        rename_below(root, &dir, &inner, &below, depth + 1, found)?;
+    }
+    Ok(())
+}
+
+/// Renames an entry of `dir` to a name that is free, with permission to write lent for a moment.
+fn rename_aside(dir: &Dir, name: &CString, stat: &FileStat) -> Result<CString, Errno> {
+    let mode = Mode::from_bits_truncate(stat.st_mode);
+    let writable = mode.contains(Mode::S_IWUSR | Mode::S_IXUSR);
+    if !writable {
+        fchmod(dir, mode | Mode::S_IWUSR | Mode::S_IXUSR)?;
+    }
+    let renamed = (0..1000).find_map(|number: u32| {
+        let new = match number {
+            0 => OUT_OF_USE.to_owned(),
+            number => format!("{OUT_OF_USE}-{number}"),
+        };
+        let new = CString::new(new).ok()?;
+        let flags = RenameFlags::RENAME_NOREPLACE;
+        match renameat2(dir, name.as_c_str(), dir, new.as_c_str(), flags) {
+            Err(Errno::EEXIST) => None,
+            Err(errno) => Some(Err(errno)),
+            Ok(()) => Some(Ok(new)),
+        }
+    });
+    if !writable {
+        fchmod(dir, mode)?;
+    }
+    renamed.unwrap_or(Err(Errno::EEXIST))
 }
 
 /// Removes `root` and everything below it. When it is gone already, there is nothing to do.

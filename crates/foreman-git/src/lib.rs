@@ -17,6 +17,7 @@ mod bounded;
 mod cage_steps;
 mod checked_out;
 mod clean;
+mod deep_stack;
 mod diff;
 mod error;
 mod flags;

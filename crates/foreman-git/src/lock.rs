@@ -36,7 +36,9 @@ impl RepositoryLock {
         };
         let file = open(true)
             .or_else(|error| match error.kind() {
-                std::io::ErrorKind::PermissionDenied => open(false),
+                // Somebody else's lock file can be locked without writing it; that it is not there
+                // either says less than why it could not be made.
+                std::io::ErrorKind::PermissionDenied => open(false).map_err(|_| error),
                 _ => Err(error),
             })
             .map_err(GitError::io("cannot open the lock", &path))?;

@@ -4,6 +4,7 @@
 //! ever overwritten, and a restore that fails leaves nothing behind. Set-user-id bits do not come
 //! back: the files would be the operator's own.
 
+use crate::deep_stack::on_deep_stack;
 use crate::hostile_dir;
 use crate::lock::RepositoryLock;
 use crate::manifest::{Header, Part, Row, VERSION, What, decode};
@@ -31,6 +32,10 @@ impl Repository {
     /// [`GitError::NotFound`] without a snapshot; [`GitError::InTheWay`] and
     /// [`GitError::BranchClash`] when something is there already.
     pub fn restore(&self, run: &RunId, worktree: &Worktree, shadow: &Path) -> Result<(), GitError> {
+        on_deep_stack(|| self.bring_back(run, worktree, shadow))
+    }
+
+    fn bring_back(&self, run: &RunId, worktree: &Worktree, shadow: &Path) -> Result<(), GitError> {
         let _lock = RepositoryLock::take(self.common_dir())?;
         let repo = self.git()?;
         let name = snapshot_ref(run);

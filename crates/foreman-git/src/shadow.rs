@@ -21,6 +21,8 @@ const OBJECTS: &str = "/run/foreman/objects";
 const SMALL: u64 = 1 << 20;
 /// Bound of an index that is copied.
 const INDEX: u64 = 1 << 30;
+/// Where the closing steps find the configuration as it was made.
+const PRISTINE: &str = "foreman-pristine";
 /// How deep alternates of alternates are followed, as git itself does.
 const ALTERNATES: usize = 5;
 
@@ -62,7 +64,7 @@ impl Repository {
             fs::rename(&building, &dir).map_err(GitError::io("cannot move", &building))?;
             Ok(plan)
         });
-        match made {
+        match made.and_then(|plan| self.leave_links_alone(worktree).map(|()| plan)) {
             Ok(plan) => self.describe(worktree, &dir, &plan),
             Err(error) => {
                 let _ = fs::remove_dir_all(&building);
@@ -141,11 +143,51 @@ impl Repository {
                 write(name, &bytes)?;
             }
         }
+        self.keep_pristine(dir)?;
         self.copy_admin(worktree, &dir.join("worktrees").join(&worktree.admin))?;
         if let Some(hooks) = &plan.hooks {
             self.copy_hooks(worktree, hooks, &dir.join("foreman-hooks"))?;
         }
         Ok(plan)
+    }
+
+    /// Keeps the operator's git from looking into the folders of submodules while the run may put
+    /// repositories there: `git status` would run what their configuration names. The run's own index, copied
+    /// before, is not touched; the host's becomes an ordinary one when the run's commits are collected.
+    fn leave_links_alone(&self, worktree: &Worktree) -> Result<(), GitError> {
+        const EXTENDED: u16 = 0x4000;
+        const SKIP_WORKTREE: u16 = 0x4000;
+        let what = "mark the submodules in the worktree's index";
+        let path = self.admin_dir(worktree).join("index");
+        let mut index = git2::Index::open(&path).map_err(GitError::git(what))?;
+        let mut links: Vec<_> = index.iter().filter(|one| one.mode == 0o160_000).collect();
+        for link in &mut links {
+            link.flags |= EXTENDED;
+            link.flags_extended |= SKIP_WORKTREE;
+            index.add(link).map_err(GitError::git(what))?;
+        }
+        if links.is_empty() {
+            return Ok(());
+        }
+        index.write().map_err(GitError::git(what))
+    }
+
+    /// A second copy of what decides how files become commits: bound read-only, so that the closing steps
+    /// know it as it was.
+    fn keep_pristine(&self, dir: &Path) -> Result<(), GitError> {
+        let to = dir.join(PRISTINE);
+        fs::create_dir(&to).map_err(GitError::io("cannot make", &to))?;
+        for (from, name) in [
+            ("config", "config"),
+            ("info/attributes", "attributes"),
+            ("info/exclude", "exclude"),
+        ] {
+            let from = dir.join(from);
+            if from.is_file() {
+                fs::copy(&from, to.join(name)).map_err(GitError::io("cannot copy", &from))?;
+            }
+        }
+        Ok(())
     }
 
     fn copy_admin(&self, worktree: &Worktree, to: &Path) -> Result<(), GitError> {
@@ -223,7 +265,14 @@ impl Repository {
             writable,
         };
         let empty = dir.join("foreman-empty");
-        let mut binds = vec![bind(dir, self.common_dir(), true)];
+        let mut binds = vec![
+            bind(dir, self.common_dir(), true),
+            bind(
+                &dir.join(PRISTINE),
+                &self.common_dir().join(PRISTINE),
+                false,
+            ),
+        ];
         for (number, store) in plan.stores.iter().enumerate() {
             let target = PathBuf::from(format!("{OBJECTS}/{number}"));
             binds.push(bind(&store.path, &target, false));

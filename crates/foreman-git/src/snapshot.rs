@@ -11,6 +11,7 @@
 //! called again at any time.
 
 use crate::checked_out::is_checked_out;
+use crate::deep_stack::on_deep_stack;
 use crate::hostile_dir::{self, Entry, Kind};
 use crate::lock::RepositoryLock;
 use crate::manifest::{Header, Part, Row, VERSION, What, encode};
@@ -48,6 +49,15 @@ impl Repository {
     /// Nothing is removed before the snapshot is complete. [`GitError::BadPlace`] when the folder
     /// cannot be proven to be this worktree, or something is mounted in it.
     pub fn snapshot_and_remove(
+        &self,
+        run: &RunId,
+        worktree: &Worktree,
+        shadow: &Path,
+    ) -> Result<String, GitError> {
+        on_deep_stack(|| self.take_down(run, worktree, shadow))
+    }
+
+    fn take_down(
         &self,
         run: &RunId,
         worktree: &Worktree,

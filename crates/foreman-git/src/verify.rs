@@ -1,11 +1,24 @@
 //! What has become of a run's worktree and branch by somebody else's hand.
 
 use crate::worktree::registered_place;
-use crate::{Repository, Worktree, bounded};
+use crate::{GitError, Repository, Worktree, bounded};
 use git2::ErrorCode;
 use std::os::unix::ffi::OsStrExt;
 
 impl Repository {
+    /// The tip that was collected from `worktree`; `None` when the run left no commits, or ended
+    /// without being collected.
+    ///
+    /// # Errors
+    /// [`GitError::Git`] when the repository cannot be read.
+    pub fn collected_head(&self, worktree: &Worktree) -> Result<Option<String>, GitError> {
+        match self.git()?.refname_to_id(&worktree.head_ref()) {
+            Ok(oid) => Ok(Some(oid.to_string()).filter(|head| *head != worktree.base_commit)),
+            Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+            Err(error) => Err(GitError::git("read what was collected")(error)),
+        }
+    }
+
     /// Everything about `worktree` that is not as it was left, as sentences; empty when all is well.
     #[must_use]
     pub fn verify(&self, worktree: &Worktree) -> Vec<String> {

@@ -5,8 +5,9 @@
 //! mark for as long as it lives, so that no `git worktree prune` of anybody takes it for stale.
 //! libgit2 checks the files out: it knows line endings and nothing else, so no filter program runs.
 
+use crate::deep_stack::on_deep_stack;
 use crate::lock::RepositoryLock;
-use crate::{GitError, Preflight, Repository, Worktree};
+use crate::{GitError, Preflight, Repository, Worktree, hostile_dir};
 use foreman_domain::RunId;
 use git2::{ErrorCode, Oid};
 use std::ffi::OsStr;
@@ -14,6 +15,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+/// Nested repositories of one run that are named.
+const NAMED: usize = 20;
 
 impl Worktree {
     /// What [`Repository::create_worktree`] will make for `run` at `at`; nothing is touched.
@@ -27,6 +31,36 @@ impl Worktree {
             base_branch: pre.base_branch.clone(),
             base_commit: pre.base_commit.clone(),
         }
+    }
+
+    /// Takes every repository that the run made inside its worktree out of use, by renaming its
+    /// `.git`: git, and every editor that looks for repositories, runs the programs that such a
+    /// repository's configuration names. For a run whose processes are all dead; does nothing the
+    /// second time. Gives a sentence per repository.
+    ///
+    /// # Errors
+    /// When the worktree cannot be searched to its end.
+    pub fn take_nested_repositories_out_of_use(&self) -> Result<Vec<String>, GitError> {
+        if !self.path.is_dir() {
+            return Ok(Vec::new());
+        }
+        let found = on_deep_stack(|| hostile_dir::rename_git_entries(&self.path))?;
+        let sentence = |folder: PathBuf| {
+            format!(
+                "the repository that the run made in {} is out of use: its .git is called {} now, \
+                 because git would run what its configuration names",
+                foreman_domain::sanitize_line(&folder.to_string_lossy()),
+                hostile_dir::OUT_OF_USE,
+            )
+        };
+        let more = found.len().saturating_sub(NAMED);
+        let mut sentences: Vec<String> = found.into_iter().take(NAMED).map(sentence).collect();
+        if more > 0 {
+            sentences.push(format!(
+                "{more} more repositories that the run made are out of use in the same way"
+            ));
+        }
+        Ok(sentences)
     }
 
     /// Full name of its branch.

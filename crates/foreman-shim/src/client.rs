@@ -133,12 +133,16 @@ impl ShimClient {
     /// # Errors
     /// When nobody listens, or the shim does not accept the introduction.
     pub async fn connect(socket: &Path, hello: Hello) -> Result<(Self, Welcome), ClientError> {
-        let stream = UnixStream::connect(socket)
-            .await
-            .map_err(|source| ClientError::Connect {
-                path: socket.to_owned(),
-                source,
-            })?;
+        let failed = |source| ClientError::Connect {
+            path: socket.to_owned(),
+            source,
+        };
+        let stream = UnixStream::connect(socket).await.map_err(failed)?;
+        // The introduction holds the run's secret, which no other user is told.
+        let own = nix::unistd::geteuid().as_raw();
+        if stream.peer_cred().map_err(failed)?.uid() != own {
+            return Err(failed(io::Error::other("another user serves it")));
+        }
         let (read, write) = stream.into_split();
         let waiting = Waiting::default();
         let client = Self {

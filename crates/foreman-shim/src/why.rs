@@ -3,7 +3,7 @@
 //! One verb, read-only, about the own run only. Both sides bound what they read and how long they
 //! wait. The answer is data; its words are made here, so that agent and operator read the same.
 
-use foreman_domain::{At, BlockId, Host, Protocol, RunId, Subject};
+use foreman_domain::{At, BlockId, Decider, Protocol, RunId, Subject};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,8 @@ pub const ANSWER_BYTES: usize = 64 << 10;
 /// Longest wait, on both sides.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The answer.
+/// The answer. Its keys, those of [`Item`] and the states are a promise to harnesses: they are described
+/// in `docs/cage-why.md`, and more may be added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhyAnswer {
     /// Version of this structure.
@@ -27,29 +28,24 @@ pub struct WhyAnswer {
     /// The own run.
     pub run: RunId,
     /// Newest first, at most twenty.
-    pub stopped: Vec<Stopped>,
+    pub items: Vec<Item>,
 }
 
 /// Something that was stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stopped {
-    /// `host:port`.
-    pub destination: String,
-    /// TCP or UDP.
-    pub protocol: Protocol,
+pub struct Item {
+    /// What was tried: `tcp registry.example:443`.
+    pub subject: String,
     /// Where it stands.
-    pub status: Status,
+    pub state: Status,
+    /// What stopped it, as a sentence; the operator's own words are in it.
+    pub why: String,
+    /// What to do, as one or two sentences.
+    pub hint: String,
+    /// When it was tried last.
+    pub at: At,
     /// How often it was tried.
     pub count: u64,
-    /// When it was tried last.
-    pub last_at: At,
-    /// Which rule stopped it, in words.
-    pub why: String,
-    /// What the operator wants the agent to know; absent when nothing was said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// What to do.
-    pub advice: String,
     /// The operator's card, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<BlockId>,
@@ -71,25 +67,53 @@ pub enum Status {
     RefusedUnattended,
     /// No operator can open this.
     RefusedAlways,
+    /// So much was stopped already that this was refused without a card.
+    TooMany,
 }
 
 impl Status {
-    /// What the agent should do, as a sentence.
+    /// Of what this one refused.
     #[must_use]
-    pub fn advice(self) -> &'static str {
-        match self {
-            Self::Waiting => {
-                "It waits for the operator, who can allow it; leave it waiting, or try again later."
-            }
-            Self::GaveUp => "It was not denied: the operator can allow it; try again later.",
-            Self::Allowed => "The operator allowed it; try again.",
-            Self::Denied => "The operator denied it; do without it.",
-            Self::RefusedUnattended => {
-                "Nobody attends this run, so it was refused at once; the operator can allow it for \
-                 another run. Do without it."
-            }
-            Self::RefusedAlways => "No rule can open this; do without it.",
+    pub fn of(by: Decider) -> Self {
+        match by {
+            Decider::Operator => Self::Denied,
+            Decider::Unattended => Self::RefusedUnattended,
+            Decider::Floor => Self::RefusedAlways,
         }
+    }
+
+    /// What the agent should do, as sentences. `reason` is what the operator said; may be empty.
+    #[must_use]
+    pub fn hint(self, subject: &Subject, reason: &str) -> String {
+        let Subject::Egress { protocol, port, .. } = subject;
+        let words = match self {
+            Self::Waiting => {
+                "The operator can allow it; leave it waiting, and it goes on by itself then. \
+                 If it gives up, try again later."
+            }
+            Self::GaveUp => {
+                "It was not denied: the operator can allow it; try again later, and do something \
+                 else meanwhile."
+            }
+            Self::Allowed => "The operator allowed it; try again now.",
+            Self::Denied if reason.is_empty() => "Trying again changes nothing; do without it.",
+            Self::Denied => "Trying again changes nothing; do as the operator says.",
+            Self::RefusedUnattended => {
+                "Nobody can allow it during this run, so trying again changes nothing. Do without \
+                 it, and say in your result that it was needed: the operator can allow it for the \
+                 next run."
+            }
+            Self::RefusedAlways => match (protocol, port) {
+                (Protocol::Udp, 443) => "Use TCP to the same host instead; that can be allowed.",
+                (_, 53 | 853) => "Use the resolver that /etc/resolv.conf names instead.",
+                _ => "Neither a rule nor the operator can open it; do without it.",
+            },
+            Self::TooMany => {
+                "Try nothing new for now; the operator has to decide about what was stopped \
+                 before. Then try again."
+            }
+        };
+        words.to_owned()
     }
 
     fn words(self) -> &'static str {
@@ -100,27 +124,9 @@ impl Status {
             Self::Denied => "denied by the operator",
             Self::RefusedUnattended => "refused: nobody attends this run",
             Self::RefusedAlways => "refused: never reachable from here",
+            Self::TooMany => "refused: too much was stopped already",
         }
     }
-}
-
-/// `host:port` and the protocol of a subject.
-#[must_use]
-pub fn destination(subject: &Subject) -> (String, Protocol) {
-    let Subject::Egress {
-        protocol,
-        host,
-        port,
-        resolved,
-    } = subject;
-    let host = match host {
-        Host::Address(std::net::IpAddr::V6(address)) => format!("[{address}]"),
-        host => host.to_string(),
-    };
-    let at = resolved
-        .map(|address| format!(" at {address}"))
-        .unwrap_or_default();
-    (format!("{host}:{port}{at}"), *protocol)
 }
 
 impl WhyAnswer {
@@ -129,33 +135,21 @@ impl WhyAnswer {
     pub fn words(&self) -> String {
         use std::fmt::Write as _;
         let mut out = String::new();
-        if self.stopped.is_empty() {
+        if self.items.is_empty() {
             let _ = writeln!(out, "Nothing of run {} has been stopped.", self.run);
             return out;
         }
-        let _ = writeln!(
-            out,
-            "Stopped on the way out of run {}, newest first:",
-            self.run
-        );
-        for stopped in &self.stopped {
-            let udp = if stopped.protocol == Protocol::Udp {
-                "UDP "
-            } else {
-                ""
-            };
-            let times = if stopped.count == 1 {
+        let run = &self.run;
+        let _ = writeln!(out, "Stopped on the way out of run {run}, newest first:");
+        for item in &self.items {
+            let times = if item.count == 1 {
                 String::new()
             } else {
-                format!(" (tried {} times)", stopped.count)
+                format!(" (tried {} times)", item.count)
             };
-            let (to, status) = (&stopped.destination, stopped.status.words());
-            let _ = writeln!(out, "  {udp}{to}: {status}{times}");
-            let _ = writeln!(out, "    why: {}", stopped.why);
-            if let Some(reason) = &stopped.reason {
-                let _ = writeln!(out, "    the operator says: {reason}");
-            }
-            let _ = writeln!(out, "    {}", stopped.advice);
+            let _ = writeln!(out, "  {}: {}{times}", item.subject, item.state.words());
+            let _ = writeln!(out, "    why: {}.", item.why.trim_end_matches('.'));
+            let _ = writeln!(out, "    to do: {}", item.hint);
         }
         out
     }
@@ -204,36 +198,110 @@ pub fn ask(socket: &Path) -> Result<WhyAnswer, WhyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foreman_domain::Host;
+    use std::collections::HashSet;
+
+    fn subject(protocol: Protocol, port: u16) -> Subject {
+        Subject::Egress {
+            protocol,
+            host: Host::Name("registry.example".into()),
+            port,
+            resolved: None,
+        }
+    }
+
+    const ALL: [Status; 7] = [
+        Status::Waiting,
+        Status::GaveUp,
+        Status::Allowed,
+        Status::Denied,
+        Status::RefusedUnattended,
+        Status::RefusedAlways,
+        Status::TooMany,
+    ];
+
+    fn answer(state: Status) -> WhyAnswer {
+        let subject = subject(Protocol::Tcp, 443);
+        let item = Item {
+            subject: subject.to_string(),
+            state,
+            why: "No rule allows registry.example:443".into(),
+            hint: state.hint(&subject, ""),
+            at: At::from_millis(0),
+            count: 3,
+            block: None,
+        };
+        WhyAnswer {
+            v: 1,
+            run: RunId::from_random(3),
+            items: vec![item],
+        }
+    }
 
     #[test]
     fn the_words_name_host_and_run_and_say_what_the_operator_can_do() {
-        let answer = WhyAnswer {
-            v: 1,
-            run: RunId::from_random(3),
-            stopped: vec![Stopped {
-                destination: "registry.example:443".into(),
-                protocol: Protocol::Tcp,
-                status: Status::GaveUp,
-                count: 3,
-                last_at: At::from_millis(0),
-                why: "No rule allows registry.example:443".into(),
-                reason: None,
-                advice: Status::GaveUp.advice().into(),
-                block: None,
-            }],
-        };
+        let answer = answer(Status::GaveUp);
         let words = answer.words();
-        assert!(
-            words.contains("registry.example:443: gave up waiting"),
-            "{words}"
+        for wanted in [
+            "registry.example:443: gave up waiting",
+            "the operator can allow it; try again later",
+            "tried 3 times",
+            answer.run.as_str(),
+        ] {
+            assert!(words.contains(wanted), "{words}");
+        }
+    }
+
+    #[test]
+    fn each_state_has_sentences_of_its_own_and_ends_in_what_to_do() {
+        let mut seen = HashSet::new();
+        for state in ALL {
+            let words = answer(state).words();
+            let last = words.lines().last().unwrap().to_owned();
+            assert!(
+                last.starts_with("    to do: ") && last.ends_with('.'),
+                "{words}"
+            );
+            assert!(seen.insert(last), "{words}");
+            assert!(seen.insert(state.words().to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_only_has_another_way_names_that_way() {
+        let hint = |protocol, port| Status::RefusedAlways.hint(&subject(protocol, port), "");
+        assert!(hint(Protocol::Udp, 443).contains("TCP"));
+        assert!(hint(Protocol::Udp, 53).contains("resolv.conf"));
+        assert!(hint(Protocol::Udp, 853).contains("resolv.conf"));
+        assert!(hint(Protocol::Tcp, 443).contains("do without it"));
+    }
+
+    /// The page for harness authors holds this very text.
+    #[test]
+    fn the_keys_are_those_that_are_promised() {
+        let mut answer = answer(Status::Waiting);
+        answer.items[0].block = Some(BlockId::new(answer.run.clone(), 1));
+        let value = serde_json::to_value(&answer).unwrap();
+        let keys = |value: &serde_json::Value| -> Vec<String> {
+            value.as_object().unwrap().keys().cloned().collect()
+        };
+        assert_eq!(keys(&value), ["items", "run", "v"]);
+        assert_eq!(
+            keys(&value["items"][0]),
+            ["at", "block", "count", "hint", "state", "subject", "why"]
         );
-        assert!(
-            words.contains("the operator can allow it; try again later"),
-            "{words}"
-        );
-        assert!(
-            words.contains(answer.run.as_str()) && words.contains("tried 3 times"),
-            "{words}"
-        );
+        assert_eq!(value["items"][0]["at"], "1970-01-01T00:00:00Z");
+        let page = include_str!("../../../docs/cage-why.md");
+        for key in keys(&value).iter().chain(&keys(&value["items"][0])) {
+            assert!(page.contains(&format!("`{key}`")), "{key} is not described");
+        }
+        for state in ALL {
+            let state = serde_json::to_value(state).unwrap();
+            let state = state.as_str().unwrap();
+            assert!(
+                page.contains(&format!("`{state}`")),
+                "{state} is not described"
+            );
+        }
     }
 }

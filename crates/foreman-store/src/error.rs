@@ -137,12 +137,30 @@ impl<T> During<T> for Result<T, sqlx::Error> {
     }
 }
 
-/// SQLITE_FULL, or an input/output error of a write that the system refused for want of space.
+/// What stands in the way of opening the file.
+pub(crate) fn opening(path: &std::path::Path, source: sqlx::Error) -> StoreError {
+    if is_disk_full(&source) {
+        return StoreError::DiskFull { what: "be opened" };
+    }
+    StoreError::Open {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// `SQLITE_FULL`, or `SQLITE_IOERR_SHMSIZE`: the index of the write-ahead log could not grow, which
+/// is what a full disk looks like while the file is opened.
 pub(crate) fn is_disk_full(error: &sqlx::Error) -> bool {
+    if let sqlx::Error::Io(error) = error {
+        return matches!(
+            error.kind(),
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+        );
+    }
     error
         .as_database_error()
         .and_then(|error| error.code())
-        .is_some_and(|code| code == "13")
+        .is_some_and(|code| matches!(&*code, "13" | "4874"))
 }
 
 /// Parses a JSON column.
@@ -159,4 +177,24 @@ pub(crate) fn write<T: serde::Serialize>(
     value: &T,
 ) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|source| StoreError::Encode { what, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures_to_open() {
+        let path = std::path::Path::new("/x/foreman.db");
+        let failed = |kind: ErrorKind| opening(path, sqlx::Error::Io(kind.into()));
+        assert!(matches!(
+            failed(ErrorKind::StorageFull),
+            StoreError::DiskFull { .. }
+        ));
+        assert!(matches!(
+            failed(ErrorKind::PermissionDenied),
+            StoreError::Open { .. }
+        ));
+    }
 }

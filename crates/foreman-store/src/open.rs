@@ -2,6 +2,7 @@
 
 use crate::StoreError;
 use crate::error::During;
+use crate::error::opening;
 use foreman_domain::{At, Epoch};
 use sqlx::sqlite::{
     Sqlite, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
@@ -36,10 +37,7 @@ impl Store {
     /// [`StoreError::NewerLayout`] when a newer binary wrote it, [`StoreError::Open`] and
     /// [`StoreError::Migrate`] when it cannot be used.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let open = |source| StoreError::Open {
-            path: path.to_owned(),
-            source,
-        };
+        let open = |source| opening(path, source);
         make_private(path).map_err(|error| open(sqlx::Error::Io(error)))?;
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -196,10 +194,7 @@ async fn refuse_newer(path: &Path, pool: &SqlitePool) -> Result<(), StoreError> 
     )
     .fetch_optional(pool)
     .await
-    .map_err(|source| StoreError::Open {
-        path: path.to_owned(),
-        source,
-    })?
+    .map_err(|source| opening(path, source))?
     .is_some();
     if !has_layout {
         return Ok(());

@@ -70,10 +70,11 @@ impl Bench {
         );
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let tag = format!("fm-test-{}-{number}", std::process::id());
-        let parent = if us.is_root() {
-            PathBuf::from("/var/lib")
-        } else {
-            Binaries::checkout().join("target/tmp")
+        let parent = match std::env::var_os("FOREMAN_TEST_SCRATCH") {
+            Some(folder) => PathBuf::from(folder),
+            // Not below a system directory: those are seen in every cage.
+            None if us.is_root() => PathBuf::from("/var/lib"),
+            None => Binaries::checkout().join("target/tmp"),
         };
         fs::create_dir_all(&parent)?;
         let root = parent.join(&tag);

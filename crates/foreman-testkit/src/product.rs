@@ -1,6 +1,6 @@
 //! Drives the real command line: what an operator types, with `--json`.
 
-use crate::{Bench, LiveRun, World};
+use crate::{Bench, LiveRun, PATIENCE, World, until};
 use anyhow::{Context, Result, bail, ensure};
 use foreman_domain::ExitCode;
 use serde_json::Value;
@@ -262,6 +262,17 @@ impl<'a> Product<'a> {
             .into_iter()
             .find(|card| card["id"] == block)
             .with_context(|| format!("{block} is not open"))
+    }
+
+    /// The card of one open block, once it names a process: that is found a moment after the hold.
+    ///
+    /// # Errors
+    /// It is not open, or never names one.
+    pub fn card_with_holder(&self, block: &str) -> Result<Value> {
+        until("the card names a process", PATIENCE, || {
+            let card = self.card(block)?;
+            Ok(card["holders"][0].is_object().then_some(card))
+        })
     }
 
     /// Amends a block as shown now.

@@ -7,7 +7,7 @@
 use super::judge::Judge;
 use foreman_domain::{Host, Protocol};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,21 @@ struct Kind {
     why: String,
 }
 
+/// What was refused lately; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lately(Arc<Mutex<Seen>>);
+
+impl Lately {
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets it: the next refusal of each kind is told at once.
+    pub fn forget(&self) {
+        *self.lock() = Seen::default();
+    }
+}
+
 #[derive(Debug, Default)]
 struct Seen {
     repeats: HashMap<Kind, u64>,
@@ -35,17 +50,17 @@ struct Seen {
 #[derive(Debug)]
 pub(crate) struct Refusals<J> {
     judge: Arc<J>,
-    seen: Mutex<Seen>,
+    lately: Lately,
     /// Something was told, so that repeats of it may have to be.
     told: Notify,
 }
 
 impl<J: Judge> Refusals<J> {
     /// Tells this judge.
-    pub fn new(judge: Arc<J>) -> Self {
+    pub fn new(judge: Arc<J>, lately: Lately) -> Self {
         Self {
             judge,
-            seen: Mutex::default(),
+            lately,
             told: Notify::new(),
         }
     }
@@ -59,7 +74,7 @@ impl<J: Judge> Refusals<J> {
             why: why.to_owned(),
         };
         {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = self.lately.lock();
             if let Some(repeats) = seen.repeats.get_mut(&kind) {
                 *repeats += 1;
                 return;
@@ -94,13 +109,12 @@ impl<J: Judge> Refusals<J> {
     }
 
     fn remembers_any(&self) -> bool {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        !seen.repeats.is_empty()
+        !self.lately.lock().repeats.is_empty()
     }
 
     fn flush(&self) {
         let (counted, beyond) = {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = self.lately.lock();
             let mut counted = Vec::new();
             // A kind that was quiet for a period is forgotten, and told at once when it comes again.
             seen.repeats.retain(|kind, repeats| {
@@ -153,7 +167,7 @@ mod tests {
 
     #[test]
     fn repeats_are_told_as_one_number() {
-        let refusals = Refusals::new(Arc::new(Told::default()));
+        let refusals = Refusals::new(Arc::new(Told::default()), Lately::default());
         for _ in 0..1000 {
             tell(&refusals, 1);
         }
@@ -169,7 +183,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_quiet_second_ends_the_telling_and_a_later_refusal_starts_it_again() {
-        let refusals = Arc::new(Refusals::new(Arc::new(Told::default())));
+        let refusals = Arc::new(Refusals::new(Arc::new(Told::default()), Lately::default()));
         let cancel = CancellationToken::new();
         let running = {
             let (refusals, cancel) = (refusals.clone(), cancel.clone());
@@ -206,8 +220,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_forgotten_is_told_at_once_when_it_comes_again() {
+        let lately = Lately::default();
+        let refusals = Refusals::new(Arc::new(Told::default()), lately.clone());
+        tell(&refusals, 1);
+        tell(&refusals, 1);
+        lately.forget();
+        tell(&refusals, 1);
+        assert_eq!(*refusals.judge.0.lock().unwrap(), [(1, 1), (1, 1)]);
+        refusals.flush();
+        assert_eq!(refusals.judge.0.lock().unwrap().len(), 2);
+    }
+
+    #[test]
     fn kinds_are_bounded() {
-        let refusals = Refusals::new(Arc::new(Told::default()));
+        let refusals = Refusals::new(Arc::new(Told::default()), Lately::default());
         for port in 0..5000 {
             tell(&refusals, port);
         }

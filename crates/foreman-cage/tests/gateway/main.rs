@@ -63,7 +63,8 @@ fn enter(args: &[String]) -> u8 {
         Ok(code) => code,
         // Where no namespaces can be made there can be no cage either.
         Err(world::WorldError::System { what, errno }) => {
-            println!("SKIPPED all tests of the gateway: cannot {what}: {errno}");
+            println!("skipped  all cases of the gateway: cannot {what}: {errno}");
+            println!("\n0 passed, 0 failed, {} skipped", cases::ALL.len());
             0
         }
         Err(error) => panic!("{error}"),
@@ -91,7 +92,7 @@ fn near(args: &[String]) -> ExitCode {
         };
         filters.is_empty() || filters.iter().any(hit)
     };
-    let mut failed = Vec::new();
+    let (mut passed, mut failed) = (0, Vec::new());
     for (name, case) in cases::ALL.iter().filter(|(name, _)| wanted(name)) {
         let start = std::time::Instant::now();
         let good = cage::in_a_process(|| run_one(*case));
@@ -100,16 +101,17 @@ fn near(args: &[String]) -> ExitCode {
             "test {name} ... {word} ({:.2} s)",
             start.elapsed().as_secs_f64()
         );
-        if !good {
+        if good {
+            passed += 1;
+        } else {
             failed.push(*name);
         }
     }
-    if failed.is_empty() {
-        println!("test result: ok");
-        return ExitCode::SUCCESS;
+    if !failed.is_empty() {
+        println!("failed: {failed:?}");
     }
-    println!("test result: FAILED: {failed:?}");
-    ExitCode::FAILURE
+    println!("\n{passed} passed, {} failed, 0 skipped", failed.len());
+    ExitCode::from(u8::from(!failed.is_empty()))
 }
 
 fn run_one(case: cases::Case) {

@@ -1,5 +1,6 @@
 //! All cases, by name.
 
+mod ahead;
 mod ending;
 mod files;
 mod programs;
@@ -31,6 +32,7 @@ cases! {
     files:
         the_worktree_is_live_in_both_directions,
         nothing_else_of_the_host_is_seen,
+        sockets_and_hidden_folders_below_a_system_directory_are_covered,
         the_system_and_proc_are_read_only,
         the_git_file_can_be_neither_written_nor_replaced,
         users_hosts_and_the_resolver_are_the_cages_own,
@@ -46,6 +48,12 @@ cases! {
         abstract_sockets_of_the_host_are_out_of_reach,
         a_fork_bomb_is_bounded_and_the_next_program_starts,
         roots_cage_is_an_unprivileged_user_on_the_host;
+    ahead:
+        a_program_started_ahead_proves_the_walls_and_runs_only_when_asked_for,
+        a_program_started_ahead_does_not_run_unproven,
+        another_program_than_the_one_started_ahead_runs_alone,
+        a_program_started_ahead_for_nothing_is_none_that_was_killed,
+        a_program_started_ahead_that_cannot_start_is_explained_like_any;
     ending:
         killing_all_takes_daemons_too,
         destroying_counts_and_leaves_nothing,

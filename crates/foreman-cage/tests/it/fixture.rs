@@ -123,6 +123,7 @@ pub fn spec() -> CageSpec {
         why_program: "/bin/echo".into(),
         processes: 200,
         root_maps_to: ROOT_MAPS_TO,
+        hidden: vec![],
         accept_weaker: vec![],
     }
 }

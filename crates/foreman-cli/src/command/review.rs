@@ -65,11 +65,17 @@ pub async fn merge(args: MergeArgs, engine: &impl Commands, answer: &Answer) -> 
         return Ok(ExitCode::Ok);
     }
     match &run.state {
-        RunState::Merged { commit } => answer.line(&format!(
-            "Merged: {} is now at {}.",
-            sanitize_line(&run.base_branch),
-            words::short(commit)
-        ))?,
+        RunState::Merged { commit } => {
+            answer.line(&format!(
+                "Merged: {} is now at {}.",
+                sanitize_line(&run.base_branch),
+                words::short(commit)
+            ))?;
+            let id = &run.id;
+            answer.line(&format!(
+                "`foreman discard {id}` cleans its worktree and branch up."
+            ))?;
+        }
         state => answer.line(&format!("Run {}: {}.", run.id, words::state(state)))?,
     }
     Ok(ExitCode::Ok)

@@ -253,13 +253,15 @@ async fn outcome(run: &RunView, engine: &impl Commands, answer: &Answer) -> Resu
     let id = &run.id;
     match &run.state {
         RunState::Review { .. } => answer.paragraph(&format!(
-            "Next: `foreman diff last` shows it, `foreman merge last` takes it over, `foreman discard \
+            "Next: `foreman diff {id}` shows it, `foreman merge {id}` takes it over, `foreman discard \
              {id}` removes it and keeps a snapshot."
         ))?,
-        RunState::NoChanges
-        | RunState::Failed { .. }
-        | RunState::Cancelled { .. }
-        | RunState::Interrupted { .. } => answer.paragraph(&format!(
+        RunState::Cancelled { .. } | RunState::Interrupted { .. } => answer.paragraph(&format!(
+            "Next: what it did so far is in {}; `foreman events {id}` has all that happened, \
+             `foreman discard {id}` removes it and keeps a snapshot.",
+            sanitize_line(&run.worktree.to_string_lossy())
+        ))?,
+        RunState::NoChanges | RunState::Failed { .. } => answer.paragraph(&format!(
             "Next: `foreman events {id}` has all of it, `foreman discard {id}` cleans up."
         ))?,
         _ => {}

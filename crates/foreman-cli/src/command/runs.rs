@@ -97,17 +97,28 @@ pub async fn stop(run: RunRef, engine: &impl Commands, answer: &Answer) -> Done 
 /// Removes a run's worktree and branch.
 pub async fn discard(run: RunRef, engine: &impl Commands, answer: &Answer) -> Done {
     let view = engine.run_discard(run).await?;
-    let next = format!("`foreman restore {}` brings it back.", view.id);
+    let what = match view.state {
+        RunState::Merged { .. } => "Its worktree and branch are removed; ",
+        _ => "",
+    };
+    let next = format!("{what}`foreman restore {}` brings it back.", view.id);
     tell(&view, answer, &next)
 }
 
 /// Brings a discarded run back.
 pub async fn restore(run: RunRef, engine: &impl Commands, answer: &Answer) -> Done {
     let view = engine.run_restore(run).await?;
-    let next = format!(
-        "Its worktree is at {}.",
-        sanitize_line(&view.worktree.to_string_lossy())
-    );
+    let next = match view.worktree.exists() {
+        true => format!(
+            "Its worktree is at {}.",
+            sanitize_line(&view.worktree.to_string_lossy())
+        ),
+        // It was removed by hand before the run was discarded.
+        false => format!(
+            "Its branch {} is back; it had no worktree any more.",
+            sanitize_line(&view.branch)
+        ),
+    };
     tell(&view, answer, &next)
 }
 
@@ -138,7 +149,10 @@ fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
                 words::short(&run.base)
             ),
         ),
-        ("worktree", path(&run.worktree)),
+        ("worktree", {
+            let there = run.worktree.exists();
+            path(&run.worktree) + if there { "" } else { " (not there)" }
+        }),
         ("isolation", sanitize_line(&run.tier)),
         (
             "created",

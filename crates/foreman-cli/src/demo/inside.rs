@@ -31,7 +31,7 @@ pub async fn run(dir: &Path, keep: bool, answer: &Answer) -> Done {
     let options = HostOptions {
         data_dir,
         runtime_dir,
-        shim_program: Some(place::shim_program()?),
+        shim_program: Some(foreman_engine::shim_program()?),
     };
     let engine = Remote(Host::open(options).await?);
     let done = play(&repo, keep, &engine, answer).await;

@@ -372,3 +372,23 @@ async fn a_decision_that_two_make_at_once_is_made_once() {
     }
     host.run_stop(named(&run)).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_choice_that_is_not_on_the_card_is_refused_by_what_is_wrong_with_it() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let (run, block) = held(&scene, &host).await;
+    for (scope, rule, says) in [
+        (Some(Scope::Once), Some(2), "rule 2 of"),
+        (None, Some(99), "has no rule 99"),
+    ] {
+        let request = AmendRequest {
+            rule,
+            ..amend(&block, scope)
+        };
+        let refused = host.block_amend(request).await.unwrap_err();
+        assert_eq!(refused.code, Code::BadInput);
+        assert!(refused.message.contains(says), "{refused}");
+    }
+    host.run_stop(named(&run)).await.unwrap();
+}

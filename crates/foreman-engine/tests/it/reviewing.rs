@@ -133,3 +133,77 @@ async fn a_live_run_is_neither_shown_as_a_diff_nor_discarded() {
     }
     host.run_stop(named(&run)).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_merged_run_can_be_cleaned_up_and_stays_merged() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = reviewed(&scene, &host).await;
+    let diff = host.run_diff(named(&run)).await.unwrap();
+    let merged = host.run_merge(merge(&run, &diff.expect)).await.unwrap();
+    std::fs::write(merged.worktree.join("left"), "not committed").unwrap();
+    let early = host.run_restore(named(&run)).await.unwrap_err();
+    assert_eq!(early.code, Code::Conflict);
+
+    for _ in 0..2 {
+        let gone = host.run_discard(named(&run)).await.unwrap();
+        assert_eq!(gone.state, merged.state);
+        assert!(!merged.worktree.exists());
+        assert_eq!(scene.git(&["branch", "--list", "foreman/*"]), "");
+    }
+    assert_eq!(scene.git(&["rev-parse", "main"]), diff.head);
+    let back = host.run_restore(named(&run)).await.unwrap();
+    assert_eq!(back.state, merged.state);
+    assert!(merged.worktree.join("left").is_file());
+}
+
+#[tokio::test]
+async fn what_was_done_to_a_run_by_hand_is_said_beside_its_diff() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = reviewed(&scene, &host).await;
+    let view = host.run_show(named(&run)).await.unwrap();
+    let branch = format!("refs/heads/{}", view.branch);
+    scene.git(&["update-ref", &branch, &view.base]);
+    std::fs::remove_dir_all(&view.worktree).unwrap();
+    let diff = host.run_diff(named(&run)).await.unwrap();
+    for what in ["was moved by hand", "was removed by hand"] {
+        let said = diff.flags.iter().any(|flag| flag.contains(what));
+        assert!(said, "{what}: {:?}", diff.flags);
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_repository_is_gone_says_so_and_keeps_its_work() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = reviewed(&scene, &host).await;
+    let elsewhere = scene.repo().with_extension("moved");
+    std::fs::rename(scene.repo(), &elsewhere).unwrap();
+    let refused = host.run_discard(named(&run)).await.unwrap_err();
+    assert!(refused.hint.unwrap().contains("put it back"));
+    std::fs::rename(&elsewhere, scene.repo()).unwrap();
+    host.run_discard(named(&run)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_stopped_run_had_committed_can_be_looked_at() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = scene
+        .start(&host, &["commit:a", "line:waiting", "wait"])
+        .await
+        .id;
+    crate::scene::events_until(&host, &run, |events| {
+        events
+            .iter()
+            .any(|event| matches!(&event.kind, EventKind::Output { text, .. } if text == "waiting"))
+    })
+    .await;
+    host.run_stop(named(&run)).await.unwrap();
+    let diff = host.run_diff(named(&run)).await.unwrap();
+    assert_eq!(diff.files.len(), 1);
+    assert!(diff.refusal.unwrap().contains("by hand"));
+    let refused = host.run_merge(merge(&run, &diff.expect)).await.unwrap_err();
+    assert_eq!(refused.code, Code::Conflict);
+}

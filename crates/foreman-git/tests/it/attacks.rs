@@ -280,6 +280,80 @@ fn nested_repositories_at_any_depth_stay_inert() {
 }
 
 #[test]
+fn a_nested_repository_recorded_as_a_link_runs_nothing_for_the_operator() {
+    let attack = Attack::new();
+    let nested = attack.run.path("a/lib");
+    fs::create_dir_all(&nested).unwrap();
+    git(&nested, &["init", "-q"]);
+    write(nested.join("file"), "x");
+    git(&nested, &["add", "."]);
+    git(&nested, &["commit", "-q", "-m", "x"]);
+    write(attack.run.path("b/.git"), "gitdir: ../a/lib/.git\n");
+    fs::write(nested.join(".git/config"), attack.evil_config()).unwrap();
+    let closed = attack.run.path("a");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o111)).unwrap();
+    let worktree = &attack.run.worktree;
+    let said = worktree.take_nested_repositories_out_of_use().unwrap();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(
+        worktree
+            .take_nested_repositories_out_of_use()
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(
+        fs::metadata(&closed).unwrap().permissions().mode() & 0o777,
+        0o111
+    );
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+    // The index names the nested repository as a link, so that git would look into it.
+    let link = format!("160000,{},a/lib", attack.run.worktree.base_commit);
+    git(
+        &worktree.path,
+        &["update-index", "--add", "--cacheinfo", &link],
+    );
+    for folder in [&worktree.path, &nested, &worktree.path.join("b")] {
+        let _ = try_git(folder, &["status"]);
+        let _ = try_git(folder, &["diff"]);
+        attack.unharmed(&format!("git in {}", folder.display()));
+    }
+}
+
+#[test]
+fn a_repository_put_into_a_submodules_folder_runs_nothing_while_the_run_goes_on() {
+    let scratch = Scratch::new();
+    let link = format!("160000,{},lib", git(&scratch.repo, &["rev-parse", "HEAD"]));
+    git(
+        &scratch.repo,
+        &["update-index", "--add", "--cacheinfo", &link],
+    );
+    git(&scratch.repo, &["commit", "-q", "-m", "link"]);
+    let attack = Attack::on(scratch);
+    let nested = attack.run.path("lib");
+    fs::create_dir_all(&nested).unwrap();
+    git(&nested, &["init", "-q"]);
+    write(nested.join("file"), "x");
+    git(&nested, &["add", "."]);
+    git(&nested, &["commit", "-q", "-m", "x"]);
+    fs::write(nested.join(".git/config"), attack.evil_config()).unwrap();
+    for args in [
+        &["status"][..],
+        &["diff"],
+        &["diff", "HEAD"],
+        &["add", "-n", "."],
+    ] {
+        let _ = try_git(&attack.run.worktree.path, args);
+        attack.unharmed(&format!("{args:?} in the worktree"));
+    }
+    // Inside, the submodule is what it was.
+    let listed = attack.run.agent("git ls-files -t lib");
+    assert_eq!(listed, "H lib");
+    let harvest = attack.run.collect();
+    let kept = git(&attack.scratch.repo, &["ls-tree", &harvest.head, "lib"]);
+    assert!(kept.starts_with("160000"), "{kept}");
+}
+
+#[test]
 fn hooks_in_the_tree_are_never_the_runs() {
     let scratch = Scratch::new();
     write(scratch.repo.join(".husky/.keep"), "");
@@ -533,4 +607,55 @@ fn refs_of_the_operator_do_not_move_whatever_the_run_does_to_its_copy() {
         attack.run.id, attack.run.worktree.branch
     );
     assert_eq!(refs, expected);
+}
+
+/// What the run told git about its files must not make the commits differ from what was tried: each of
+/// these left a good file in the tree and a bad one in the commit.
+#[test]
+fn the_commits_hold_what_lies_in_the_worktree() {
+    let tricks = [
+        // Flags of the index.
+        "echo bad >a.txt; git commit -qam x; git update-index --assume-unchanged a.txt; echo good >a.txt",
+        "echo bad >a.txt; git commit -qam x; git update-index --skip-worktree a.txt; echo good >a.txt",
+        // Times that fit.
+        "git config core.trustctime false; git config core.checkStat minimal
+         echo bad! >a.txt; touch -d 2020-01-01 a.txt; git commit -qam x; git update-index --refresh
+         echo good >a.txt; touch -d 2020-01-01 a.txt",
+        // A filter of the private copy.
+        "git config filter.x.clean 'echo bad'; mkdir -p \"$(git rev-parse --git-common-dir)/info\"
+         echo 'a.txt filter=x' >\"$(git rev-parse --git-common-dir)/info/attributes\"; echo good >a.txt",
+        // A file that only the private copy ignores.
+        "git rm -q --cached a.txt; mkdir -p \"$(git rev-parse --git-common-dir)/info\"
+         echo '*.txt' >\"$(git rev-parse --git-common-dir)/info/exclude\"; echo good >a.txt",
+        // Standing on an older commit than the branch.
+        "echo good >a.txt; git commit -qam good; echo bad >a.txt; git commit -qam bad; git checkout -q --detach HEAD~1",
+        // What the closing steps write to.
+        "d=\"$(git rev-parse --git-dir)\"; mkfifo \"$d/foreman-add\" \"$d/foreman-known\"; mkdir \"$d/foreman-index\"; echo good >a.txt",
+        "mv \"$(git rev-parse --git-common-dir)/foreman-pristine\" /tmp/x || rm -rf \"$(git rev-parse --git-common-dir)/foreman-pristine\" || echo good >a.txt",
+    ];
+    for trick in tricks {
+        let scratch = Scratch::new();
+        let run = scratch.start();
+        run.agent(trick);
+        let harvest = run.collect();
+        let shown = format!("{}:a.txt", harvest.head);
+        let committed = git(&scratch.repo, &["show", &shown]);
+        let lies_there = fs::read_to_string(run.path("a.txt")).unwrap();
+        assert_eq!(committed, lies_there.trim_end(), "{trick}");
+    }
+}
+
+#[test]
+fn files_left_out_of_a_sparse_checkout_and_forced_ones_are_collected() {
+    let scratch = Scratch::new();
+    let run = scratch.start();
+    run.agent(
+        "git sparse-checkout set --no-cone /src; test ! -e run.sh; echo x >src/new; \
+         mkdir -p src/ignored; echo y >src/ignored/forced; git add -f src/ignored/forced",
+    );
+    let head = run.collect().head;
+    let listed = git(&scratch.repo, &["ls-tree", "-r", "--name-only", &head]);
+    for name in ["run.sh", "a.txt", "src/new", "src/ignored/forced"] {
+        assert!(listed.lines().any(|line| line == name), "{name}: {listed}");
+    }
 }

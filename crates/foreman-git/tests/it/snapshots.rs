@@ -331,3 +331,36 @@ fn what_a_killed_creation_left_behind_can_be_taken_down() {
         assert!(!scratch.repo.join(".git/worktrees").exists());
     }
 }
+
+#[test]
+fn folders_in_folders_by_the_hundred_are_taken_down_and_come_back() {
+    let scratch = Scratch::new();
+    let run = scratch.start();
+    let mut deep = run.worktree.path.clone();
+    for _ in 0..700 {
+        deep.push("d");
+    }
+    fs::create_dir_all(&deep).unwrap();
+    write(deep.join("file"), "x");
+    fs::create_dir(deep.join(".git")).unwrap();
+    let Run {
+        id,
+        repository,
+        worktree,
+        shadow_dir,
+        ..
+    } = &run;
+    // As in the product: on a thread whose stack is small.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            worktree.take_nested_repositories_out_of_use().unwrap();
+            repository
+                .snapshot_and_remove(id, worktree, shadow_dir)
+                .unwrap();
+            assert!(!worktree.path.exists());
+            repository.restore(id, worktree, shadow_dir).unwrap();
+        });
+    });
+    assert_eq!(fs::read_to_string(deep.join("file")).unwrap(), "x");
+    assert!(!deep.join(".git").exists());
+}

@@ -60,6 +60,7 @@ impl Scratch {
             why_program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/bin/true")),
             processes: 64,
             root_maps_to: NOBODY,
+            hidden: Vec::new(),
             accept_weaker: Vec::new(),
         }
     }

@@ -7,6 +7,7 @@
 //! gave up; nothing else ends it, and a dropped wait gives up by itself.
 
 mod apply;
+mod expiry;
 mod port;
 mod retell;
 mod why;
@@ -14,6 +15,7 @@ mod why;
 use super::blocks::{BlockTable, Full, Held, Stopped};
 use super::feed::Feed;
 use crate::protocol::HoldMode;
+use crate::why::Status;
 use foreman_cage::gateway::{Allowance, Attempt, ConnectionId, Verdict};
 use foreman_domain::{At, BlockId, Decider, EventKind, HoldId, Revision, RunId, Subject};
 use foreman_policy::{Policy, Question, RuleId, Ruling};
@@ -24,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
-use why::Refusals;
+use why::{Refusal, Refusals};
 
 /// What waits to be told is looked at this often, while something waits.
 const RETELL_EVERY: Duration = Duration::from_millis(100);
@@ -45,6 +47,8 @@ struct Inner {
     applying: tokio::sync::Mutex<()>,
     /// Something waits to be told later.
     later: Notify,
+    /// Another policy is in force.
+    revised: Notify,
     /// Processes that are looked up at one time.
     lookups: Semaphore,
 }
@@ -105,6 +109,7 @@ impl Arbiter {
             state: Mutex::new(state),
             applying: tokio::sync::Mutex::new(()),
             later: Notify::new(),
+            revised: Notify::new(),
             lookups: Semaphore::new(LOOKUPS),
         }))
     }
@@ -191,8 +196,9 @@ impl Inner {
     }
 
     fn ask(&self, attempt: &Attempt, subject: &Subject) -> Answer {
-        let at = At::now();
         let mut guard = self.lock();
+        // Read under the lock: what is allowed here must not be older than the last cut of what expired.
+        let at = At::now();
         let state = &mut *guard;
         match state.phase {
             Phase::Probing | Phase::Ended => return Answer::Now(Verdict::Refuse),
@@ -211,7 +217,15 @@ impl Inner {
             } => Answer::Now(self.allow(state, subject, None, rule, resolves_to)),
             Ruling::Refuse { by, why, reason } => {
                 if !state.blocks.count_denied(subject, at) {
-                    state.refusals.note(subject, by, &why, &reason, at);
+                    let refusal = Refusal {
+                        subject: subject.clone(),
+                        status: Status::of(by),
+                        why: why.clone(),
+                        reason,
+                        count: 1,
+                        at,
+                    };
+                    state.refusals.note(refusal);
                 }
                 self.retell(
                     state,
@@ -219,6 +233,7 @@ impl Inner {
                         subject: subject.clone(),
                         by,
                         why,
+                        count: 1,
                     },
                 );
                 Answer::Now(Verdict::Refuse)
@@ -262,7 +277,7 @@ impl Inner {
             },
             HoldMode::Refuse => match state.blocks.refuse_unattended(&stopped) {
                 Ok((block, wants_holder)) => {
-                    let why = format!("{why}, and nobody attends this run");
+                    let why = why::unattended(why);
                     let by = Decider::Unattended;
                     self.retell(
                         state,
@@ -270,6 +285,7 @@ impl Inner {
                             subject: subject.clone(),
                             by,
                             why,
+                            count: 1,
                         },
                     );
                     if wants_holder {
@@ -299,14 +315,23 @@ impl Inner {
                 message: why.clone(),
             });
         }
+        let refusal = Refusal {
+            subject: subject.clone(),
+            status: Status::TooMany,
+            why: why.clone(),
+            reason: String::new(),
+            count: 1,
+            at,
+        };
+        state.refusals.note(refusal);
         let by = Decider::Floor;
-        state.refusals.note(subject, by, &why, "", at);
         self.retell(
             state,
             Retold::Refused {
                 subject: subject.clone(),
                 by,
                 why,
+                count: 1,
             },
         );
         Verdict::Refuse

@@ -24,6 +24,7 @@ use foreman_domain::{CancelCause, EventKind, StepKind, StepName, StepResult};
 use pump::{FileOutcome, Pumps};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -40,6 +41,8 @@ pub(super) struct Plan {
     pub(super) lifecycle: Lifecycle,
     pub(super) terminal: TerminalPort,
     pub(super) meter: Arc<Meter>,
+    /// Whether the step that runs now is one of ours, which save the run's work.
+    pub(super) collecting: AtomicBool,
 }
 
 /// How all steps ended.
@@ -120,9 +123,15 @@ impl Plan {
 
     async fn run(&self, step: &StepSpec, pumps: &mut Pumps, plan: &mut PlanResult) -> StepResult {
         self.lifecycle.running(&step.name);
+        self.collecting
+            .store(!is_stoppable(step.kind), Ordering::Relaxed);
         let started = EventKind::StepStarted {
             what: step.kind,
-            argv: step.argv.clone(),
+            argv: match step.kind {
+                StepKind::Setup | StepKind::Agent | StepKind::Check => step.argv.clone(),
+                // Our own scripts: long, the same in every run, and nothing that was asked for.
+                StepKind::Finish | StepKind::Harvest => vec![],
+            },
         };
         self.feed.tell_of(started, Some(&step.name), None);
         let clock = Instant::now();
@@ -147,16 +156,7 @@ impl Plan {
     }
 
     async fn start(&self, step: &StepSpec) -> Result<Child, NotStarted> {
-        let stdio = match step.stdio {
-            Stdio::Journal | Stdio::File { .. } => PayloadStdio::Pipes,
-            Stdio::Terminal { columns, rows } => PayloadStdio::Terminal { columns, rows },
-        };
-        let payload = Payload {
-            argv: step.argv.clone(),
-            env: step.env.clone(),
-            stdio,
-        };
-        match timeout(START, self.cage.spawn(payload)).await {
+        match timeout(START, self.cage.spawn(payload_of(step))).await {
             Ok(Ok(child)) => Ok(child),
             Ok(Err(error)) => {
                 let wall_is_missing = matches!(error, SpawnError::Unconfined { .. });
@@ -291,6 +291,19 @@ impl Plan {
     }
 }
 
+/// The program of a step.
+pub(super) fn payload_of(step: &StepSpec) -> Payload {
+    let stdio = match step.stdio {
+        Stdio::Journal | Stdio::File { .. } => PayloadStdio::Pipes,
+        Stdio::Terminal { columns, rows } => PayloadStdio::Terminal { columns, rows },
+    };
+    Payload {
+        argv: step.argv.clone(),
+        env: step.env.clone(),
+        stdio,
+    }
+}
+
 struct NotStarted {
     why: String,
     missing_wall: Option<String>,
@@ -305,8 +318,8 @@ fn is_stoppable(kind: StepKind) -> bool {
 
 fn words_of(wish: &StopWish) -> String {
     match &wish.cause {
-        CancelCause::Operator => "The run was stopped".to_owned(),
-        CancelCause::Bound { what } => format!("The run was stopped: {what}"),
+        CancelCause::Operator => "the operator stopped the run".to_owned(),
+        CancelCause::Bound { what } => what.clone(),
     }
 }
 

@@ -10,13 +10,16 @@ use std::path::{Path, PathBuf};
 /// Room kept on the disk for the exit record, so that a run can say that the disk is full.
 const RESERVED: usize = 32 << 10;
 
-/// Writes who this shim is.
+/// Writes who this shim is; it is on disk when this returns. It is renamed first, because then one
+/// commit of the file system holds both: what a power failure cuts short before that belongs to a run
+/// that has not begun, and an identity that cannot be read says so, too.
 pub(super) fn write_identity(path: &Path, identity: &ShimIdentity) -> io::Result<()> {
     let part = part_of(path);
     let mut file = create(&part)?;
     file.write_all(&serde_json::to_vec(identity)?)?;
+    std::fs::rename(&part, path)?;
     file.sync_all()?;
-    rename(&part, path)
+    folder_of(path)?.sync_all()
 }
 
 /// Room for the exit record, taken while there is room.
@@ -31,9 +34,8 @@ impl ExitSlot {
     /// Takes the room beside `path`.
     pub(super) fn reserve(path: &Path) -> io::Result<Self> {
         let part = part_of(path);
-        let mut file = create(&part)?;
-        file.write_all(&vec![b' '; RESERVED])?;
-        file.sync_all()?;
+        let file = create(&part)?;
+        take_room(&file)?;
         Ok(Self {
             path: path.to_owned(),
             part,
@@ -49,6 +51,19 @@ impl ExitSlot {
         self.file.set_len(bytes.len() as u64)?;
         self.file.sync_all()?;
         rename(&self.part, &self.path)
+    }
+}
+
+/// Asks for the room by name where the file system can, which needs no waiting for the disk.
+fn take_room(mut file: &File) -> io::Result<()> {
+    let (from, length) = (0, RESERVED as libc::off_t);
+    match nix::fcntl::fallocate(file, nix::fcntl::FallocateFlags::empty(), from, length) {
+        Ok(()) => Ok(()),
+        Err(nix::Error::EOPNOTSUPP | nix::Error::ENOSYS) => {
+            file.write_all(&vec![b' '; RESERVED])?;
+            file.sync_all()
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -72,8 +87,11 @@ fn create(path: &Path) -> io::Result<File> {
 
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)?;
-    let folder = to.parent().unwrap_or(Path::new("/"));
-    File::open(folder)?.sync_all()
+    folder_of(to)?.sync_all()
+}
+
+fn folder_of(path: &Path) -> io::Result<File> {
+    File::open(path.parent().unwrap_or(Path::new("/")))
 }
 
 #[cfg(test)]

@@ -5,26 +5,29 @@
 //! all ends the process with an error, and the cage with it.
 
 use super::arbiter::Arbiter;
-use super::feed::Feed;
-use super::plan::{Lifecycle, Meter, Plan, PlanResult, watch_bounds};
+use super::feed::{Feed, FeedThread};
+use super::plan::{Lifecycle, Meter, Plan, PlanResult, payload_of, watch_bounds};
 use super::record::{ExitSlot, write_identity};
 use super::server::{self, Desk, TerminalPort};
 use super::stop::StopSwitch;
 use super::verdict::{End, conclude, could_not_launch};
-use super::walls::prove_walls;
+use super::walls::{prove_gateway, prove_walls};
 use super::why_server;
 use crate::identity::IdentityError;
 use crate::journal::JournalError;
 use crate::protocol::{ExitRecord, RunSpec, ShimIdentity};
-use foreman_cage::gateway::{self, ProxyConfig};
-use foreman_cage::{Facts, LaunchError, Launched};
-use foreman_domain::{At, CancelCause, Epoch, EventKind};
+use foreman_cage::gateway::{self, Gateway, ProxyConfig};
+use foreman_cage::{Cage, Facts, LaunchError, Launched};
+use foreman_domain::{At, CancelCause, Epoch, EventKind, FailReason};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +35,8 @@ use tokio_util::sync::CancellationToken;
 const SIGNAL_GRACE: Duration = Duration::from_secs(5);
 /// Grace of a stop because the disk fails.
 const DISK_GRACE: Duration = Duration::from_secs(2);
+/// Grace of a stop because the gateway fails.
+const NETWORK_GRACE: Duration = Duration::from_secs(5);
 /// Longest wait for an engine to read the end, and for the gateway to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// A run whose directory holds this version is understood.
@@ -110,7 +115,28 @@ pub fn run(spec_file: &Path) -> Result<(), ShimError> {
     // Fails only when this process leads a session already.
     let _ = nix::unistd::setsid();
     let spec = read_spec(spec_file)?;
-    let launched = foreman_cage::launch(&spec.cage);
+    let first = spec.steps.first().map(payload_of);
+    // All is forked before the rest is made ready, so that this may make threads.
+    let (launched, ready) = foreman_cage::launch_ahead(&spec.cage, first, || make_ready(&spec));
+    let (runtime, own) = ready?;
+    // On a worker: the main thread would be one more to wake for each tick of a watchdog.
+    let supervising = runtime.spawn(supervise(spec, launched, own));
+    let ended = runtime.block_on(supervising);
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended.map_err(|error| process("go on after a panic")(io::Error::other(error)))?
+}
+
+/// What the shim itself needs, beside its cage.
+struct Own {
+    identity: ShimIdentity,
+    feed: Feed,
+    journal: FeedThread,
+    /// Room for the result, and the identity in place: until then nothing of the run may begin.
+    files: JoinHandle<Result<ExitSlot, ShimError>>,
+}
+
+/// Everything that needs no cage. The disk's part of it goes on after this has returned.
+fn make_ready(spec: &RunSpec) -> Result<(Runtime, Own), ShimError> {
     // From here on every file is the operator's own. The cage keeps the umask it was made with.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -120,11 +146,22 @@ pub fn run(spec_file: &Path) -> Result<(), ShimError> {
         .enable_all()
         .build()
         .map_err(process("start the runtime"))?;
-    // On a worker: the main thread would be one more to wake for each tick of a watchdog.
-    let supervising = runtime.spawn(supervise(spec, launched));
-    let ended = runtime.block_on(supervising);
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    ended.map_err(|error| process("go on after a panic")(io::Error::other(error)))?
+    let identity = ShimIdentity::of_this_process(spec.run.clone())?;
+    let (exit_file, identity_file) = (spec.files.exit.clone(), spec.files.identity.clone());
+    let written = identity.clone();
+    let files = runtime.spawn_blocking(move || {
+        let exit = ExitSlot::reserve(&exit_file).map_err(process("keep room for the result"))?;
+        write_identity(&identity_file, &written).map_err(process("write the identity"))?;
+        Ok(exit)
+    });
+    let (feed, journal) = Feed::open(&spec.files.journal, &spec.run)?;
+    let own = Own {
+        identity,
+        feed,
+        journal,
+        files,
+    };
+    Ok((runtime, own))
 }
 
 /// A lock or a socket of whoever started us must not live as long as we do.
@@ -162,11 +199,14 @@ fn read_spec(path: &Path) -> Result<RunSpec, ShimError> {
 async fn supervise(
     spec: RunSpec,
     launched: Result<Launched, LaunchError>,
+    own: Own,
 ) -> Result<(), ShimError> {
-    let identity = ShimIdentity::of_this_process(spec.run.clone())?;
-    let (feed, journal) = Feed::open(&spec.files.journal, &spec.run)?;
-    let exit = ExitSlot::reserve(&spec.files.exit).map_err(process("keep room for the result"))?;
-    write_identity(&spec.files.identity, &identity).map_err(process("write the identity"))?;
+    let Own {
+        identity,
+        feed,
+        journal,
+        files,
+    } = own;
     let arbiter = Arbiter::new(
         spec.run.clone(),
         spec.policy.clone(),
@@ -185,14 +225,21 @@ async fn supervise(
         epoch: watch::Sender::new(Epoch(0)),
     });
     let lifecycle = Lifecycle::new(feed.clone());
-    let listener =
-        server::listen(&spec.files.socket).map_err(process("listen on the run's socket"))?;
     let closing = CancellationToken::new();
-    let server = tokio::spawn(server::serve(listener, Arc::clone(&desk), closing.clone()));
+    let listening = async {
+        let written = files.await.map_err(io::Error::other);
+        let exit = written.map_err(process("go on after a panic"))??;
+        let listener =
+            server::listen(&spec.files.socket).map_err(process("listen on the run's socket"))?;
+        let server = server::serve(listener, Arc::clone(&desk), closing.clone());
+        Ok::<_, ShimError>((exit, tokio::spawn(server)))
+    };
     let background = tokio::spawn(stand_by(Arc::clone(&desk), lifecycle.clone()));
-
-    let end = match launched {
-        Ok(launched) => carry_out(&spec, launched, &desk, lifecycle).await,
+    // Nothing of the run begins before both are done.
+    let (listening, proven) = tokio::join!(listening, prove(&spec, launched, &desk));
+    let (exit, server) = listening?;
+    let end = match proven {
+        Ok(proven) => carry_out(&spec, proven, &desk, lifecycle).await,
         Err(error) => could_not_launch(&spec, &error, &feed),
     };
     arbiter.close();
@@ -217,7 +264,7 @@ async fn supervise(
     std::fs::remove_file(&spec.files.socket).map_err(process("remove the run's socket"))
 }
 
-/// Hears signals, a failing disk and the wish to stop, and tells what had to wait.
+/// Hears signals, a failing disk and the wish to stop; tells what had to wait, and cuts what expires.
 async fn stand_by(desk: Arc<Desk>, lifecycle: Lifecycle) {
     let signals = async {
         // A handler, not "ignore": programs in the cage would inherit that.
@@ -265,21 +312,32 @@ async fn stand_by(desk: Arc<Desk>, lifecycle: Lifecycle) {
         lifecycle.stopping(&wish, At::now());
         std::future::pending::<()>().await;
     };
-    tokio::join!(signals, disk, stop, desk.arbiter.retell());
+    let (retell, expire) = (desk.arbiter.retell(), desk.arbiter.expire());
+    tokio::join!(signals, disk, stop, retell, expire);
 }
 
-async fn carry_out(
+/// A cage that serves nothing of the run yet.
+struct Proven {
+    cage: Arc<Cage>,
+    gateway: Gateway,
+    gateway_ends: CancellationToken,
+    why_server: JoinHandle<io::Result<()>>,
+    /// Whether the run may begin.
+    verdict: Result<(), FailReason>,
+}
+
+/// Starts the gateway of a cage and proves its walls.
+async fn prove(
     spec: &RunSpec,
-    launched: Launched,
+    launched: Result<Launched, LaunchError>,
     desk: &Arc<Desk>,
-    lifecycle: Lifecycle,
-) -> End {
+) -> Result<Proven, LaunchError> {
     let Launched {
         cage,
         sockets,
         why,
         facts,
-    } = launched;
+    } = launched?;
     let feed = &desk.feed;
     tell_facts(feed, &facts);
     let proxy = ProxyConfig {
@@ -295,23 +353,46 @@ async fn carry_out(
     };
     let gateway = gateway::start(config, Arc::new(desk.arbiter.clone()), gateway_ends.clone());
     let why_server = tokio::spawn(why_server::serve(why, desk.arbiter.clone()));
+    let verdict = match prove_gateway(gateway.failure(), feed) {
+        Ok(()) => prove_walls(spec, &cage, feed).await,
+        Err(reason) => Err(reason),
+    };
+    Ok(Proven {
+        cage: Arc::new(cage),
+        gateway,
+        gateway_ends,
+        why_server,
+        verdict,
+    })
+}
 
-    let cage = Arc::new(cage);
-    let end = match prove_walls(spec, &cage, feed).await {
+async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: Lifecycle) -> End {
+    let Proven {
+        cage,
+        gateway,
+        gateway_ends,
+        why_server,
+        verdict,
+    } = proven;
+    let end = match verdict {
         Err(reason) => End::nothing_ran(spec, reason, 0),
         Ok(()) => {
+            // The probes tried some of what an agent may try; that is not to count for it.
+            gateway.forget_refusals();
             desk.arbiter.open();
             let plan = Plan {
                 cage: Arc::clone(&cage),
-                feed: feed.clone(),
+                feed: desk.feed.clone(),
                 stop: desk.stop.clone(),
                 lifecycle,
                 terminal: desk.terminal.clone(),
                 meter: Arc::new(Meter::new(spec.bounds.output_bytes, desk.stop.clone())),
+                collecting: AtomicBool::default(),
             };
             let result = tokio::select! {
                 result = plan.carry_out(&spec.steps) => result,
                 () = watch_bounds(&plan, &spec.bounds) => PlanResult::default(),
+                () = watch_gateway(&gateway, desk) => PlanResult::default(),
             };
             conclude(result)
         }
@@ -330,6 +411,16 @@ async fn carry_out(
         killed: end.killed + killed,
         ..end
     }
+}
+
+/// Stops the run when its gateway fails: what it tries would wait for ever. Runs until it is dropped.
+async fn watch_gateway(gateway: &Gateway, desk: &Desk) {
+    let what = format!("network: {}", gateway.failed().await);
+    desk.feed.tell(EventKind::Warning {
+        message: what.clone(),
+    });
+    desk.stop.ask(CancelCause::Bound { what }, NETWORK_GRACE);
+    std::future::pending().await
 }
 
 fn tell_facts(feed: &Feed, facts: &Facts) {

@@ -1,9 +1,10 @@
-//! Proves the walls of a cage before anything runs in it.
+//! Proves the walls of a cage, and that its gateway serves, before anything runs in it.
 
 use super::feed::Feed;
 use crate::protocol::RunSpec;
 use foreman_cage::{Cage, ProbeResult};
 use foreman_domain::{EventKind, FailReason, Wall};
+use std::io;
 
 /// Tries every wall from inside. A required one that does not hold, or was not tried, ends the run
 /// before anything of it started, unless the operator accepted that.
@@ -32,6 +33,25 @@ pub(super) async fn prove_walls(
     }
     Err(FailReason::Wall {
         message: missing.join("; "),
+    })
+}
+
+/// Ends the run before anything of it started when nobody serves what the cage sends: it could reach
+/// nothing, whatever is allowed.
+pub(super) fn prove_gateway(failure: Option<&io::Error>, feed: &Feed) -> Result<(), FailReason> {
+    let Some(error) = failure else { return Ok(()) };
+    let detail = format!(
+        "the gateway could not start, so the cage could reach nothing: {error}. Raise the limit of \
+         open files (`ulimit -n`) or end other programs, and start the run again"
+    );
+    let wall = Wall::Network;
+    feed.tell(EventKind::Probe {
+        wall,
+        holds: false,
+        detail: detail.clone(),
+    });
+    Err(FailReason::Wall {
+        message: format!("{}: {detail}", wall.name()),
     })
 }
 
@@ -97,6 +117,21 @@ mod tests {
             failing.remove(index);
             assert_eq!(missing_walls(&failing, true, &[]).len(), 1);
         }
+    }
+
+    #[test]
+    fn a_gateway_that_serves_nothing_is_a_typed_failure_with_a_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = foreman_domain::RunId::from_random(5);
+        let (feed, thread) = Feed::open(&dir.path().join("journal"), &run).unwrap();
+        assert_eq!(prove_gateway(None, &feed), Ok(()));
+        let error = io::Error::from_raw_os_error(libc::EMFILE);
+        let Err(FailReason::Wall { message }) = prove_gateway(Some(&error), &feed) else {
+            panic!("it was not noticed")
+        };
+        assert!(message.starts_with("network: the gateway could not start"));
+        assert!(message.contains("ulimit -n"), "{message}");
+        assert_eq!(thread.close().0, 1, "the feed has it, too");
     }
 
     #[test]

@@ -59,7 +59,7 @@ async fn answer(mut stream: UnixStream, arbiter: &Arbiter) -> io::Result<()> {
 fn encode(mut answer: WhyAnswer) -> Vec<u8> {
     loop {
         let bytes = serde_json::to_vec(&answer).unwrap_or_default();
-        if bytes.len() <= ANSWER_BYTES || answer.stopped.pop().is_none() {
+        if bytes.len() <= ANSWER_BYTES || answer.items.pop().is_none() {
             return bytes;
         }
     }
@@ -68,33 +68,31 @@ fn encode(mut answer: WhyAnswer) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::why::{Status, Stopped};
-    use foreman_domain::{At, Protocol, RunId};
+    use crate::why::{Item, Status};
+    use foreman_domain::{At, RunId};
 
     #[test]
     fn an_answer_never_passes_its_bound() {
-        let stopped = Stopped {
-            destination: "a.example:443".into(),
-            protocol: Protocol::Tcp,
-            status: Status::Denied,
-            count: 1,
-            last_at: At::from_millis(0),
+        let item = Item {
+            subject: "tcp a.example:443".into(),
+            state: Status::Denied,
             why: "w".repeat(9_000),
-            reason: None,
-            advice: String::new(),
+            hint: String::new(),
+            at: At::from_millis(0),
+            count: 1,
             block: None,
         };
         let answer = WhyAnswer {
             v: 1,
             run: RunId::from_random(1),
-            stopped: vec![stopped; 20],
+            items: vec![item; 20],
         };
         let bytes = encode(answer);
         assert!(bytes.len() <= ANSWER_BYTES);
         assert_eq!(
             serde_json::from_slice::<WhyAnswer>(&bytes)
                 .unwrap()
-                .stopped
+                .items
                 .len(),
             7
         );

@@ -79,15 +79,34 @@ fn a_killed_caller_leaves_a_gone_block_that_a_retry_opens_again() {
     in_a_world("gone_and_retry");
 }
 
+#[test]
+fn a_held_datagram_is_answered_after_an_amendment_and_its_flow_is_cut_by_the_revocation() {
+    in_a_world("udp_hold_amend_revoke");
+}
+
+#[test]
+fn a_denied_datagram_is_refused() {
+    in_a_world("udp_deny");
+}
+
 mod far_side {
     use std::io::{Read, Write};
-    use std::net::TcpListener;
+    use std::net::{TcpListener, UdpSocket};
 
     /// Greets, echoes, and answers for as long as the world lasts.
     #[test]
     #[ignore = "runs on the far side of a world"]
     fn serves() {
         let listener = TcpListener::bind("0.0.0.0:8080").unwrap();
+        // Answers must come from the address that was asked.
+        let socket = UdpSocket::bind((super::FAR, 8080)).unwrap();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            while let Ok((count, from)) = socket.recv_from(&mut buffer) {
+                let answer = [b"afar: ", &buffer[..count]].concat();
+                let _ = socket.send_to(&answer, from);
+            }
+        });
         std::fs::write(std::env::var_os("FAR_SIDE_READY").unwrap(), "").unwrap();
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -156,9 +175,13 @@ mod inside {
     }
 
     fn allowing(port: u16, applies: Use, revision: u64) -> Policy {
+        allowing_by(Protocol::Tcp, port, applies, revision)
+    }
+
+    fn allowing_by(protocol: Protocol, port: u16, applies: Use, revision: u64) -> Policy {
         let rule = EgressRule {
             origin: origin(),
-            protocol: Protocol::Tcp,
+            protocol,
             host: HostPattern::Address(format!("{FAR}/32").parse().unwrap()),
             port,
             resolves_to: None,
@@ -237,7 +260,8 @@ mod inside {
     #[tokio::test]
     #[ignore = "runs in a world"]
     async fn deny_and_why() {
-        let script = format!("{0}; {0}; foreman why", connect(8080));
+        let metadata = "exec 3<>/dev/tcp/169.254.169.254/80";
+        let script = format!("{metadata}; {0}; {0}; foreman why", connect(8080));
         let mut running = agent(&script).start().await;
         let block = running.until("an open block", open_block).await;
         let mut denied = Policy {
@@ -263,6 +287,12 @@ mod inside {
         assert_eq!(output.matches("no way\n").count(), 2, "{output}");
         assert!(output.contains("denied by the operator"), "{output}");
         assert!(output.contains("use the mirror on port 9000"), "{output}");
+        assert!(output.contains("do as the operator says"), "{output}");
+        assert!(
+            output.contains("tcp 169.254.169.254:80: refused: never reachable"),
+            "{output}"
+        );
+        assert!(output.contains("do without it"), "{output}");
         assert_eq!(
             blocks(&ended.events),
             1,
@@ -349,6 +379,108 @@ mod inside {
             })
             .sum();
         assert_eq!(allowed, 100);
+    }
+
+    /// A socket for datagrams on descriptor 3, and a first one. Bash itself would read its answer byte
+    /// by byte, and lose all but the first.
+    fn datagram(text: &str) -> String {
+        format!("exec 3<>/dev/udp/{FAR}/8080; echo {text} >&3; echo \"got $(head -n 1 <&3)\"")
+    }
+
+    #[tokio::test]
+    #[ignore = "runs in a world"]
+    async fn udp_hold_amend_revoke() {
+        let script = format!(
+            "{}; while [ ! -e go ]; do sleep 0.05; done; echo two >&3; echo \"then $(head -n 1 <&3)\"",
+            datagram("one")
+        );
+        let mut running = agent(&script).start().await;
+        let block = running.until("an open block", open_block).await;
+        assert_eq!(block.subject.to_string(), format!("udp {FAR}:8080"));
+        let answered = running
+            .events
+            .iter()
+            .any(|event| says("got")(event).is_some());
+        assert!(!answered, "nothing is let through");
+        let policy = allowing_by(Protocol::Udp, 8080, Use::Always, 2);
+        let record = amendment(&block, Decision::Allow, 2);
+        let applied = running
+            .client
+            .apply(policy, record, Some(block.id.clone()))
+            .await
+            .unwrap();
+        assert_eq!((applied.released, applied.refused, applied.cut), (1, 0, 0));
+        running
+            .until("the answer to the held datagram", says("got afar: one"))
+            .await;
+
+        let mut record = amendment(&block, Decision::Allow, 2);
+        record.state = AmendmentState::Revoked;
+        let none = Policy {
+            revision: Revision(3),
+            ..crate::stage::policy()
+        };
+        let applied = running
+            .client
+            .apply(none, record, Some(block.id.clone()))
+            .await
+            .unwrap();
+        assert_eq!(applied.cut, 1);
+        running
+            .until("the end of the flow", |event| match event.kind {
+                EventKind::ConnectionClosed {
+                    cut: true,
+                    sent: 4,
+                    received: 10,
+                    ..
+                } => Some(()),
+                _ => None,
+            })
+            .await;
+        std::fs::write(running.stage.worktree().join("go"), "").unwrap();
+        let next = running
+            .until("a card for the next datagram", |event| {
+                open_block(event).filter(|next| next.id != block.id)
+            })
+            .await;
+        assert_eq!(next.subject, block.subject);
+        running.client.stop(0).await.unwrap();
+        let ended = running.end().await;
+        assert!(!ended.output().contains("then afar"), "{}", ended.output());
+    }
+
+    #[tokio::test]
+    #[ignore = "runs in a world"]
+    async fn udp_deny() {
+        let script = format!(
+            "{}; echo again >&3; head -n 1 <&3; foreman why --json",
+            datagram("one")
+        );
+        let mut running = agent(&script).start().await;
+        let block = running.until("an open block", open_block).await;
+        let mut denied = Policy {
+            revision: Revision(2),
+            ..policy()
+        };
+        denied.denials.push(Denial {
+            origin: origin(),
+            subject: block.subject.clone(),
+            reason: String::new(),
+        });
+        let reason = String::new();
+        let record = amendment(&block, Decision::Deny { reason }, 2);
+        let applied = running
+            .client
+            .apply(denied, record, Some(block.id.clone()))
+            .await
+            .unwrap();
+        assert_eq!(applied.refused, 1);
+        let ended = running.end().await;
+        let output = ended.output();
+        assert_eq!(output.matches("Connection refused").count(), 2, "{output}");
+        assert!(output.contains("got \n"), "no answer came: {output}");
+        assert!(output.contains("\"state\":\"denied\""), "{output}");
+        assert_eq!(blocks(&ended.events), 1);
     }
 
     #[tokio::test]

@@ -462,7 +462,7 @@ async fn inside_only_why_exists() {
     let ended = Stage::agent(script).start().await.end().await;
     let output = ended.output();
     assert!(output.contains("Nothing of run r"), "{output}");
-    assert!(output.contains("\"stopped\":[]"), "{output}");
+    assert!(output.contains("\"items\":[]"), "{output}");
     assert!(output.contains("only `foreman why"), "{output}");
     assert!(output.contains("code 2"), "{output}");
 }

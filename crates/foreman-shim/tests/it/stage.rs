@@ -114,6 +114,7 @@ impl Stage {
                 why_program: shim(),
                 processes: 256,
                 root_maps_to: NOBODY,
+                hidden: vec![],
                 accept_weaker: vec![],
             },
             policy: policy(),

@@ -5,6 +5,7 @@ use foreman_cage::{Bind, CageSpec, Exit};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 pub fn the_worktree_is_live_in_both_directions() {
     let mut spec = spec();
@@ -49,6 +50,43 @@ pub fn the_worktree_is_live_in_both_directions() {
         !home().join("deep").exists(),
         "a mount point was made on the host"
     );
+}
+
+pub fn sockets_and_hidden_folders_below_a_system_directory_are_covered() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped as an ordinary user: only root can make a folder below /opt");
+        return;
+    }
+    let place = Path::new("/opt").join(format!("foreman-cage-test-{}", std::process::id()));
+    let hidden = place.join("hidden");
+    std::fs::create_dir_all(&hidden).unwrap();
+    std::fs::write(hidden.join("secret"), "secret").unwrap();
+    std::fs::write(place.join("tool"), "tool").unwrap();
+    let socket = place.join("socket");
+    let _listener = UnixListener::bind(&socket).unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(&socket, open).unwrap();
+    let mut spec = spec();
+    spec.hidden.push(hidden.clone());
+    let shown = worktree().join("shown");
+    std::fs::create_dir(&shown).unwrap();
+    spec.binds.push(Bind {
+        source: shown,
+        target: hidden.join("inside/shown"),
+        writable: false,
+    });
+    let script = format!(
+        "cd {}; cat tool; ls -A hidden hidden/inside; test -S socket && echo socket; touch hidden/x || echo sealed",
+        place.display()
+    );
+    in_cage(&spec, async |at| {
+        let said = shell(&at.cage, &script).await;
+        assert_eq!(
+            said,
+            "toolhidden:\ninside\n\nhidden/inside:\nshown\nsealed\n"
+        );
+    });
+    std::fs::remove_dir_all(&place).unwrap();
 }
 
 pub fn nothing_else_of_the_host_is_seen() {

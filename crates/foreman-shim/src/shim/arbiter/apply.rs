@@ -85,6 +85,7 @@ impl Inner {
         let mut guard = self.lock();
         let state = &mut *guard;
         state.policy = policy;
+        self.revised.notify_one();
         let State { policy, blocks, .. } = state;
         let settled = blocks.settle(
             block.map(|block| (block, amendment)),
@@ -141,7 +142,7 @@ impl Inner {
     }
 
     /// Cuts open connections that nothing allows any more.
-    fn cut_what_is_not_allowed(&self, state: &State, at: At) -> u32 {
+    pub(super) fn cut_what_is_not_allowed(&self, state: &State, at: At) -> u32 {
         let mut cut = 0;
         for connection in state.connections.values() {
             let question = Question {

@@ -1,8 +1,10 @@
 //! The gateway's side of the judge: attempts wait here.
 
 use super::retell::Retold;
+use super::why::Refusal;
 use super::{Answer, Arbiter, Connection, Inner, Phase};
 use crate::shim::blocks::Held;
+use crate::why::Status;
 use foreman_cage::gateway::{Attempt, Closed, ConnectionId, HolderProbe, Judge, Verdict};
 use foreman_domain::{At, BlockId, Decider, HoldId, Host, Protocol, Subject};
 use std::sync::Arc;
@@ -126,6 +128,10 @@ impl Judge for Arbiter {
     }
 
     fn refused(&self, protocol: Protocol, host: Host, port: u16, why: &str) {
+        self.refused_again(protocol, host, port, why, 1);
+    }
+
+    fn refused_again(&self, protocol: Protocol, host: Host, port: u16, why: &str, count: u64) {
         let mut state = self.0.lock();
         if state.phase != Phase::Open {
             return;
@@ -136,9 +142,16 @@ impl Judge for Arbiter {
             port,
             resolved: None,
         };
-        state
-            .refusals
-            .note(&subject, Decider::Floor, why, "", At::now());
+        let at = At::now();
+        let refusal = Refusal {
+            subject: subject.clone(),
+            status: Status::RefusedAlways,
+            why: why.to_owned(),
+            reason: String::new(),
+            count,
+            at,
+        };
+        state.refusals.note(refusal);
         let by = Decider::Floor;
         self.0.retell(
             &mut state,
@@ -146,6 +159,7 @@ impl Judge for Arbiter {
                 subject,
                 by,
                 why: why.to_owned(),
+                count,
             },
         );
         self.0.tell_due(&mut state);

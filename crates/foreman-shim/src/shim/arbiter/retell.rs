@@ -26,6 +26,8 @@ pub(super) enum Retold {
         subject: Subject,
         by: Decider,
         why: String,
+        /// How many it stands for.
+        count: u64,
     },
     Unreachable {
         subject: Subject,
@@ -108,6 +110,7 @@ impl Default for Teller {
 impl Teller {
     /// The event, when it may be told now.
     pub(super) fn offer(&mut self, what: Retold, now_ms: u64) -> Option<EventKind> {
+        let mut count = 1;
         let (subject, kind, verdict) = match what {
             Retold::Allowed { subject, rule } => (
                 subject,
@@ -123,7 +126,13 @@ impl Teller {
                 Kind::Held(block.clone()),
                 ConnectVerdict::Held { block, hold },
             ),
-            Retold::Refused { subject, by, why } => {
+            Retold::Refused {
+                subject,
+                by,
+                why,
+                count: as_many,
+            } => {
+                count = as_many;
                 let tag = match by {
                     Decider::Operator => "operator",
                     Decider::Unattended => "unattended",
@@ -161,7 +170,7 @@ impl Teller {
                 return self.names.offer(name, (), now_ms).map(name_event);
             }
         };
-        let egress = Egress { verdict, count: 1 };
+        let egress = Egress { verdict, count };
         self.egress
             .offer((subject, kind), egress, now_ms)
             .map(egress_event)

@@ -229,9 +229,9 @@ async fn a_denial_refuses_the_holds_and_repeats_raise_no_card() {
         assert!(!is_allow(&bench.arbiter.judge(attempt).await));
     }
     let why = bench.arbiter.why();
-    assert_eq!(why.stopped.len(), 1);
-    assert_eq!(why.stopped[0].status, Status::Denied);
-    assert_eq!(why.stopped[0].reason.as_deref(), Some("use the mirror"));
+    assert_eq!(why.items.len(), 1);
+    assert_eq!(why.items[0].state, Status::Denied);
+    assert!(why.items[0].why.ends_with(": use the mirror"), "{why:?}");
     let events = bench.events().await;
     let blocks: Vec<_> = events
         .iter()
@@ -346,11 +346,11 @@ async fn who_gives_up_leaves_the_block_behind_and_a_retry_joins_it() {
     bench.wait_for_holds(1).await;
     gone.cancel();
     assert!(!is_allow(&held.await.unwrap()));
-    assert_eq!(bench.arbiter.why().stopped[0].status, Status::GaveUp);
+    assert_eq!(bench.arbiter.why().items[0].state, Status::GaveUp);
     let (again, _gone) = bench.connect("b.example");
     bench.wait_for_holds(1).await;
-    assert_eq!(bench.arbiter.why().stopped[0].status, Status::Waiting);
-    assert_eq!(bench.arbiter.why().stopped.len(), 1);
+    assert_eq!(bench.arbiter.why().items[0].state, Status::Waiting);
+    assert_eq!(bench.arbiter.why().items.len(), 1);
     again.abort();
 }
 
@@ -361,7 +361,7 @@ async fn a_dropped_wait_gives_up_by_itself() {
     bench.wait_for_holds(1).await;
     held.abort();
     bench.wait_for_holds(0).await;
-    assert_eq!(bench.arbiter.why().stopped[0].status, Status::GaveUp);
+    assert_eq!(bench.arbiter.why().items[0].state, Status::GaveUp);
 }
 
 #[tokio::test]
@@ -373,7 +373,7 @@ async fn an_unattended_run_refuses_at_once_and_says_so() {
     }
     let why = bench.arbiter.why();
     assert_eq!(
-        (why.stopped[0].status, why.stopped[0].count),
+        (why.items[0].state, why.items[0].count),
         (Status::RefusedUnattended, 3)
     );
     let events = bench.events().await;
@@ -426,7 +426,7 @@ async fn probes_are_refused_and_leave_no_trace() {
     bench
         .arbiter
         .refused(Protocol::Tcp, Host::Name("x.example".into()), 80, "floor");
-    assert!(bench.arbiter.why().stopped.is_empty());
+    assert!(bench.arbiter.why().items.is_empty());
     assert!(bench.events().await.is_empty());
 }
 
@@ -445,6 +445,135 @@ async fn the_end_refuses_what_waits() {
 }
 
 #[tokio::test]
+async fn an_expired_rule_ends_what_only_it_allowed_and_nothing_else() {
+    let mut given = policy(1, &["a.example", "b.example"]);
+    given.egress[0].expires = Some(At::from_millis(At::now().as_millis() + 1_000));
+    // Also expires, but another rule stands.
+    let mut twice = given.egress[1].clone();
+    twice.expires = given.egress[0].expires;
+    given.egress.push(twice);
+    let bench = bench(given, HoldMode::Hold);
+    let mut cuts = Vec::new();
+    for name in ["a.example", "b.example"] {
+        let (attempt, _gone) = bench.attempt(name);
+        let Verdict::Allow(allowance) = bench.arbiter.judge(attempt).await else {
+            panic!("{name}")
+        };
+        cuts.push(allowance.cut);
+    }
+    let expiring = bench.arbiter.clone();
+    let expiring = tokio::spawn(async move { expiring.expire().await });
+    tokio::time::timeout(Duration::from_secs(20), cuts[0].cancelled())
+        .await
+        .unwrap();
+    assert!(!cuts[1].is_cancelled());
+    let (again, _gone) = bench.connect("a.example");
+    bench.wait_for_holds(1).await;
+    again.abort();
+    expiring.abort();
+}
+
+#[tokio::test]
+async fn an_end_that_a_later_revision_brings_counts_too() {
+    let bench = bench(policy(1, &["a.example"]), HoldMode::Hold);
+    let expiring = bench.arbiter.clone();
+    let expiring = tokio::spawn(async move { expiring.expire().await });
+    let (attempt, _gone) = bench.attempt("a.example");
+    let Verdict::Allow(allowance) = bench.arbiter.judge(attempt).await else {
+        panic!("not allowed")
+    };
+    let mut given = policy(2, &["a.example"]);
+    given.egress[0].expires = Some(At::from_millis(At::now().as_millis() + 1_000));
+    let applied = bench
+        .arbiter
+        .apply(given, amendment(Decision::Allow), None)
+        .await
+        .unwrap();
+    assert_eq!(applied.cut, 0);
+    tokio::time::timeout(Duration::from_secs(20), allowance.cut.cancelled())
+        .await
+        .unwrap();
+    expiring.abort();
+}
+
+#[tokio::test]
+async fn what_the_gateway_counted_is_told_and_remembered_with_its_count() {
+    let bench = bench(policy(1, &[]), HoldMode::Hold);
+    let refuse = |count| {
+        let host = Host::Address("169.254.169.254".parse().unwrap());
+        bench
+            .arbiter
+            .refused_again(Protocol::Tcp, host, 80, "cloud metadata", count);
+    };
+    bench.arbiter.refused(
+        Protocol::Tcp,
+        Host::Address("169.254.169.254".parse().unwrap()),
+        80,
+        "cloud metadata",
+    );
+    refuse(999);
+    refuse(9_000);
+    assert_eq!(bench.arbiter.why().items[0].count, 10_000);
+    let told: u64 = bench
+        .events()
+        .await
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::Egress { count, .. } => Some(*count),
+            _ => None,
+        })
+        .sum();
+    assert_eq!(told, 10_000);
+}
+
+#[tokio::test]
+async fn why_tells_each_way_of_being_stopped_apart() {
+    let mut given = policy(1, &[]);
+    given.denials.push(Denial {
+        origin: origin(),
+        subject: subject("denied.example"),
+        reason: "use the mirror".into(),
+    });
+    let attended = bench(given, HoldMode::Hold);
+    let metadata = Host::Address("169.254.169.254".parse().unwrap());
+    attended.arbiter.refused(
+        Protocol::Tcp,
+        metadata,
+        80,
+        "169.254.169.254 is cloud metadata",
+    );
+    let (attempt, _gone) = attended.attempt("denied.example");
+    assert!(!is_allow(&attended.arbiter.judge(attempt).await));
+    let (held, _gone) = attended.connect("held.example");
+    attended.wait_for_holds(1).await;
+    let mut items = attended.arbiter.why().items;
+    held.abort();
+    let unattended = bench(policy(1, &[]), HoldMode::Refuse);
+    let (attempt, _gone) = unattended.attempt("nobody.example");
+    assert!(!is_allow(&unattended.arbiter.judge(attempt).await));
+    items.extend(unattended.arbiter.why().items);
+    let of = |state| items.iter().find(|item| item.state == state).unwrap();
+    let states = [
+        Status::RefusedAlways,
+        Status::Denied,
+        Status::Waiting,
+        Status::RefusedUnattended,
+    ];
+    let mut hints: Vec<_> = states.map(|state| of(state).hint.clone()).to_vec();
+    hints.sort_unstable();
+    hints.dedup();
+    assert_eq!(hints.len(), states.len());
+    assert!(of(Status::Denied).why.ends_with(": use the mirror"));
+    assert!(of(Status::Denied).hint.contains("as the operator says"));
+    assert!(of(Status::RefusedUnattended).why.contains("nobody attends"));
+    assert!(
+        of(Status::Waiting)
+            .hint
+            .contains("The operator can allow it")
+    );
+}
+
+#[tokio::test]
 async fn floor_refusals_are_remembered_for_why_and_counted() {
     let bench = bench(policy(1, &[]), HoldMode::Hold);
     for _ in 0..5 {
@@ -455,8 +584,8 @@ async fn floor_refusals_are_remembered_for_why_and_counted() {
     }
     let why = bench.arbiter.why();
     assert_eq!(
-        (why.stopped[0].status, why.stopped[0].count),
+        (why.items[0].state, why.items[0].count),
         (Status::RefusedAlways, 5)
     );
-    assert_eq!(why.stopped[0].destination, "169.254.169.254:80");
+    assert_eq!(why.items[0].subject, "tcp 169.254.169.254:80");
 }

@@ -1,8 +1,8 @@
 //! What the agent may know about what was stopped: the blocks, and what was refused without one.
 
 use super::Arbiter;
-use crate::why::{self, Status, WhyAnswer};
-use foreman_domain::{At, BlockState, Decider, Subject};
+use crate::why::{Item, Status, WhyAnswer};
+use foreman_domain::{At, Block, BlockState, Decider, Subject};
 use std::collections::VecDeque;
 
 /// Refusals remembered beside the blocks.
@@ -11,13 +11,14 @@ const REFUSALS: usize = 40;
 const LINES: usize = 20;
 
 /// Something refused without a block.
-struct Refusal {
-    subject: Subject,
-    by: Decider,
-    why: String,
-    reason: String,
-    count: u64,
-    at: At,
+pub(super) struct Refusal {
+    pub(super) subject: Subject,
+    pub(super) status: Status,
+    pub(super) why: String,
+    /// The operator's own words; may be empty.
+    pub(super) reason: String,
+    pub(super) count: u64,
+    pub(super) at: At,
 }
 
 /// The newest refusals, one for each subject.
@@ -25,83 +26,80 @@ struct Refusal {
 pub(super) struct Refusals(VecDeque<Refusal>);
 
 impl Refusals {
-    pub(super) fn note(&mut self, subject: &Subject, by: Decider, why: &str, reason: &str, at: At) {
-        if let Some(known) = self.0.iter_mut().find(|known| known.subject == *subject) {
-            known.count += 1;
-            known.at = at;
-            known.by = by;
-            why.clone_into(&mut known.why);
-            reason.clone_into(&mut known.reason);
+    /// Notes one, or as many as it counts of one that is known.
+    pub(super) fn note(&mut self, refusal: Refusal) {
+        let is_same = |known: &&mut Refusal| known.subject == refusal.subject;
+        if let Some(known) = self.0.iter_mut().find(is_same) {
+            let before = known.count;
+            *known = refusal;
+            known.count = known.count.saturating_add(before);
             return;
         }
         if self.0.len() >= REFUSALS {
             self.0.pop_front();
         }
-        self.0.push_back(Refusal {
-            subject: subject.clone(),
-            by,
-            why: why.to_owned(),
-            reason: reason.to_owned(),
-            count: 1,
-            at,
-        });
+        self.0.push_back(refusal);
     }
+}
+
+/// Why something was refused at once that would otherwise have been held.
+pub(super) fn unattended(why: &str) -> String {
+    format!("{why}, and nobody attends this run")
 }
 
 impl Arbiter {
     /// What the agent may know about what was stopped.
     pub(in crate::shim) fn why(&self) -> WhyAnswer {
         let state = self.0.lock();
-        let blocks = state.blocks.recent(LINES).into_iter().map(|block| {
-            let (status, reason) = match &block.state {
-                BlockState::Open => (Status::Waiting, ""),
-                BlockState::Gone | BlockState::Expired => (Status::GaveUp, ""),
-                BlockState::Amended { .. } => (Status::Allowed, ""),
-                BlockState::Denied { by, reason } => (status_of(*by), reason.as_str()),
-            };
-            let (destination, protocol) = why::destination(&block.subject);
-            why::Stopped {
-                destination,
-                protocol,
-                status,
-                count: block.seen,
-                last_at: block.last_at,
-                why: block.why.clone(),
-                reason: (!reason.is_empty()).then(|| reason.to_owned()),
-                advice: status.advice().to_owned(),
-                block: Some(block.id.clone()),
-            }
-        });
-        let refusals = state.refusals.0.iter().map(|refusal| {
-            let (destination, protocol) = why::destination(&refusal.subject);
-            let status = status_of(refusal.by);
-            why::Stopped {
-                destination,
-                protocol,
-                status,
-                count: refusal.count,
-                last_at: refusal.at,
-                why: refusal.why.clone(),
-                reason: (!refusal.reason.is_empty()).then(|| refusal.reason.clone()),
-                advice: status.advice().to_owned(),
-                block: None,
-            }
-        });
-        let mut stopped: Vec<_> = blocks.chain(refusals).collect();
-        stopped.sort_by_key(|stopped| std::cmp::Reverse(stopped.last_at));
-        stopped.truncate(LINES);
+        let blocks = state.blocks.recent(LINES).into_iter().map(of_block);
+        let refusals = state.refusals.0.iter().map(of_refusal);
+        let mut items: Vec<_> = blocks.chain(refusals).collect();
+        items.sort_by_key(|item| std::cmp::Reverse(item.at));
+        items.truncate(LINES);
         WhyAnswer {
             v: 1,
             run: self.0.run.clone(),
-            stopped,
+            items,
         }
     }
 }
 
-fn status_of(by: Decider) -> Status {
-    match by {
-        Decider::Operator => Status::Denied,
-        Decider::Unattended => Status::RefusedUnattended,
-        Decider::Floor => Status::RefusedAlways,
+fn of_block(block: &Block) -> Item {
+    let (status, why, reason) = match &block.state {
+        BlockState::Open => (Status::Waiting, block.why.clone(), ""),
+        BlockState::Gone | BlockState::Expired => (Status::GaveUp, block.why.clone(), ""),
+        BlockState::Amended { .. } => (Status::Allowed, block.why.clone(), ""),
+        BlockState::Denied { by, reason } => {
+            let why = match (by, reason.as_str()) {
+                (Decider::Operator, "") => format!("The operator denied {}", block.subject),
+                (Decider::Operator, reason) => {
+                    format!("The operator denied {}: {reason}", block.subject)
+                }
+                (Decider::Unattended, _) => unattended(&block.why),
+                (Decider::Floor, _) => block.why.clone(),
+            };
+            (Status::of(*by), why, reason.as_str())
+        }
+    };
+    Item {
+        subject: block.subject.to_string(),
+        state: status,
+        why,
+        hint: status.hint(&block.subject, reason),
+        at: block.last_at,
+        count: block.seen,
+        block: Some(block.id.clone()),
+    }
+}
+
+fn of_refusal(refusal: &Refusal) -> Item {
+    Item {
+        subject: refusal.subject.to_string(),
+        state: refusal.status,
+        why: refusal.why.clone(),
+        hint: refusal.status.hint(&refusal.subject, &refusal.reason),
+        at: refusal.at,
+        count: refusal.count,
+        block: None,
     }
 }

@@ -1,8 +1,11 @@
-//! Watches wall time and memory, and stops the run when one is used up.
+//! Watches wall time and memory, and stops the run when one is used up. Memory is that of the processes and
+//! of the files that are in memory.
 //!
-//! Memory is looked at once a second while less than half of the bound is used, and four times a second
-//! from there on. Both are the longest pause in which a program that takes memory as fast as the kernel
-//! gives it stays near its bound; an idle run pays for one short look a second and nothing else.
+//! A look at memory costs a wake-up and a walk through the cage's processes. Most runs wait for their
+//! agent most of the time, so a calm cage is looked at every two seconds: one that uses less than a
+//! quarter of its bound, with as many processes as before. From there to half of the bound is a second
+//! or more for a program that takes memory as fast as kernels give it. Otherwise it is looked at every
+//! second, and four times a second from half of the bound on, where the next step may be the last.
 
 use super::Plan;
 use super::ticks::Ticks;
@@ -11,11 +14,13 @@ use foreman_domain::{CancelCause, EventKind};
 use foreman_policy::Bounds;
 use std::convert::Infallible;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::sleep;
 
 /// Grace of the stop when the time is up.
 const GRACE: Duration = Duration::from_secs(5);
+const LOOK_CALMLY: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_CLOSELY: Duration = Duration::from_millis(250);
 
@@ -74,16 +79,20 @@ async fn watch_memory(plan: &Plan, limit: u64) -> io::Result<Infallible> {
     };
     let (mut warned, mut reached) = (false, false);
     let mut pause = LOOK_EVERY;
+    let mut count = 0;
     let looks = Ticks::every(pause)?;
     loop {
         looks.tick().await?;
-        let used: u64 = plan
-            .cage
-            .processes()
-            .iter()
-            .map(|process| process.rss_bytes)
-            .sum();
-        let wanted = pause_at(used, limit);
+        let processes = plan.cage.processes();
+        let held: u64 = processes.iter().map(|process| process.rss_bytes).sum();
+        // What the run left in files must not end the steps that collect its work, nor end it twice.
+        let in_files = match reached || plan.collecting.load(Ordering::Relaxed) {
+            true => 0,
+            false => plan.cage.files_in_memory(),
+        };
+        let used = held.saturating_add(in_files);
+        let before = std::mem::replace(&mut count, processes.len());
+        let wanted = pause_at(used, limit, before == count);
         if wanted != pause {
             pause = wanted;
             looks.set_period(pause)?;
@@ -105,11 +114,13 @@ async fn watch_memory(plan: &Plan, limit: u64) -> io::Result<Infallible> {
     }
 }
 
-fn pause_at(used: u64, limit: u64) -> Duration {
-    if used < limit / 2 {
+fn pause_at(used: u64, limit: u64, is_unchanged: bool) -> Duration {
+    if used >= limit / 2 {
+        LOOK_CLOSELY
+    } else if used >= limit / 4 || !is_unchanged {
         LOOK_EVERY
     } else {
-        LOOK_CLOSELY
+        LOOK_CALMLY
     }
 }
 
@@ -118,12 +129,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_looked_at_closely_from_half_of_the_bound_on() {
-        assert_eq!(pause_at(0, 100), LOOK_EVERY);
-        assert_eq!(pause_at(49, 100), LOOK_EVERY);
+    fn a_calm_cage_is_looked_at_seldom_and_a_full_one_often() {
+        assert_eq!(pause_at(24, 100, true), LOOK_CALMLY);
+        assert_eq!(pause_at(24, 100, false), LOOK_EVERY);
+        assert_eq!(pause_at(25, 100, true), LOOK_EVERY);
+        assert_eq!(pause_at(49, 100, true), LOOK_EVERY);
         for used in [50, 100, 1_000] {
-            assert_eq!(pause_at(used, 100), LOOK_CLOSELY);
+            assert_eq!(pause_at(used, 100, true), LOOK_CLOSELY);
         }
-        assert_eq!(pause_at(0, 0), LOOK_CLOSELY);
+        assert_eq!(pause_at(0, 0, true), LOOK_CLOSELY);
     }
 }

@@ -2,7 +2,9 @@ use super::*;
 use crate::client::{ClientError, Hello, ShimClient};
 use crate::protocol::HoldMode;
 use crate::shim::feed::FeedThread;
-use foreman_domain::{EventKind, RunId};
+use foreman_domain::{
+    Amendment, AmendmentId, AmendmentState, At, BlockId, Decision, EventKind, RunId, Scope,
+};
 use foreman_policy::Policy;
 use std::path::PathBuf;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -149,6 +151,161 @@ async fn hostile_lines_end_the_connection_with_a_reason() {
         );
     }
     bench.connect(1).await;
+}
+
+#[tokio::test]
+async fn a_line_without_an_end_is_cut_off_before_hello_and_harms_nobody_after_it() {
+    let bench = bench();
+    let endless = "x".repeat(1 << 20);
+    let answers = bench.raw(&endless).await;
+    assert_eq!(answers[0].error.as_ref().unwrap().data, Refusal::Malformed);
+
+    // Who knows the nonce may send long lines, but not endless ones.
+    let mut stream = UnixStream::connect(&bench.socket).await.unwrap();
+    stream.write_all(&hello_line(&bench, 1)).await.unwrap();
+    stream.write_all(endless.as_bytes()).await.unwrap();
+    bench.connect(1).await.stop(7).await.unwrap();
+    let more = REQUEST_BYTES / endless.len() + 1;
+    for _ in 0..more {
+        // It may be cut off while it is still sending.
+        let _ = stream.write_all(endless.as_bytes()).await;
+    }
+    let mut lines = BufReader::new(stream).lines();
+    let mut last = None;
+    while let Ok(Some(line)) = timeout(Duration::from_secs(20), lines.next_line())
+        .await
+        .unwrap()
+    {
+        last = Some(line);
+    }
+    let last: ResponseLine = serde_json::from_str(&last.unwrap()).unwrap();
+    assert_eq!(last.error.unwrap().data, Refusal::Malformed);
+}
+
+fn hello_line(bench: &Bench, epoch: u64) -> Vec<u8> {
+    let Hello { run, nonce, epoch } = bench.hello(epoch);
+    let line = RequestLine {
+        jsonrpc: Version::V2,
+        id: 1,
+        request: Request::Hello { run, nonce, epoch },
+    };
+    let mut bytes = serde_json::to_vec(&line).unwrap();
+    bytes.push(b'\n');
+    bytes
+}
+
+#[tokio::test]
+async fn nesting_without_an_end_is_refused_and_not_followed() {
+    let bench = bench();
+    for open in ["[", "{\"a\":"] {
+        let nested = open.repeat(HELLO_BYTES / open.len() - 1);
+        let answers = bench.raw(&format!("{nested}\n")).await;
+        assert_eq!(answers[0].error.as_ref().unwrap().data, Refusal::Malformed);
+    }
+    let mut stream = UnixStream::connect(&bench.socket).await.unwrap();
+    stream.write_all(&hello_line(&bench, 1)).await.unwrap();
+    let nested = "[".repeat(1 << 20);
+    let request =
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"apply\",\"params\":{nested}\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut lines = BufReader::new(stream).lines();
+    let welcome = lines.next_line().await.unwrap();
+    assert!(welcome.unwrap().contains("welcome"));
+    let refused = timeout(Duration::from_secs(20), lines.next_line()).await;
+    assert!(refused.unwrap().unwrap().unwrap().contains("malformed"));
+    bench.connect(1).await;
+}
+
+#[tokio::test]
+async fn ten_thousand_connections_neither_end_the_shim_nor_the_engine_in_charge() {
+    const AT_ONCE: usize = 100;
+    let bench = bench();
+    let client = bench.connect(1).await;
+    for round in 0..10_000 / AT_ONCE {
+        let mut strangers = Vec::new();
+        for _ in 0..AT_ONCE {
+            strangers.push(UnixStream::connect(&bench.socket).await.unwrap());
+        }
+        if round % 10 == 0 {
+            client.events(EventSeq(0), 1, 0).await.unwrap();
+        }
+    }
+    client.stop(7).await.unwrap();
+    drop(client);
+    // Room comes back once the strangers are gone.
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while ShimClient::connect(&bench.socket, bench.hello(1))
+        .await
+        .is_err()
+    {
+        assert!(std::time::Instant::now() < deadline);
+    }
+}
+
+#[tokio::test]
+async fn a_fenced_engine_decides_and_types_nothing_even_on_a_line_that_is_still_open() {
+    let bench = bench();
+    let mut orders = bench.desk.terminal.open();
+    let stale = UnixStream::connect(&bench.socket).await.unwrap();
+    let (read, mut write) = stale.into_split();
+    write.write_all(&hello_line(&bench, 1)).await.unwrap();
+    let mut lines = BufReader::new(read).lines();
+    let welcome = lines.next_line().await.unwrap();
+    assert!(welcome.unwrap().contains("welcome"));
+    let _newer = bench.connect(2).await;
+    let before = bench.desk.arbiter.revision();
+    let run = bench.desk.identity.run.clone();
+    let policy = Policy {
+        revision: before.next(),
+        ..Policy::default()
+    };
+    let amendment = Amendment {
+        id: AmendmentId::new(run.clone(), 1),
+        block: BlockId::new(run, 1),
+        decision: Decision::Allow,
+        scope: Scope::Run,
+        words: String::new(),
+        state: AmendmentState::Active,
+        decided_at: At::from_millis(0),
+        revision: policy.revision,
+    };
+    for request in [
+        Request::Stop { grace_ms: 0 },
+        Request::Input {
+            bytes: "eA==".into(),
+        },
+        Request::Resize {
+            columns: 1,
+            rows: 1,
+        },
+        Request::Apply {
+            policy: Box::new(policy),
+            amendment: Box::new(amendment),
+            block: None,
+        },
+    ] {
+        let line = RequestLine {
+            jsonrpc: Version::V2,
+            id: 9,
+            request,
+        };
+        let mut bytes = serde_json::to_vec(&line).unwrap();
+        bytes.push(b'\n');
+        // The shim may have closed the line already.
+        let _ = write.write_all(&bytes).await;
+    }
+    let mut answers = Vec::new();
+    while let Ok(Some(line)) = timeout(Duration::from_secs(20), lines.next_line())
+        .await
+        .unwrap()
+    {
+        answers.push(line);
+    }
+    let is_fenced = |line: &String| line.contains("fenced");
+    assert!(answers.iter().all(is_fenced), "{answers:?}");
+    assert_eq!(bench.desk.stop.wish(), None);
+    assert_eq!(bench.desk.arbiter.revision(), before);
+    assert!(orders.try_recv().is_err());
 }
 
 #[tokio::test]

@@ -11,6 +11,8 @@ pub fn attack(name: &str, words: &[&str]) -> Option<Saw> {
         "fork-bomb" => fork_bomb(words),
         "thread-bomb" => Ok(thread_bomb(words)),
         "memory-hog" => Ok(memory_hog(words)),
+        "hidden-hog" => Ok(hidden_hog(words)),
+        "nameless-hog" => nameless_hog(words),
         "flood" => flood(words),
         "transfer" => transfer(words),
         "latency" => latency(words),
@@ -72,6 +74,26 @@ fn memory_hog(words: &[&str]) -> serde_json::Value {
     }
     std::thread::sleep(Duration::from_secs(60));
     json!({"ok": true, "held": held.len()})
+}
+
+/// `hidden-hog MIB`: as `memory-hog`, in a process whose first thread has ended.
+fn hidden_hog(words: &[&str]) -> serde_json::Value {
+    let most: u32 = number(words, 0, 64_u32);
+    std::thread::spawn(move || memory_hog(&[&most.to_string()]));
+    // SAFETY: ends this thread only; nothing of it is used by the other one.
+    unsafe { nix::libc::syscall(nix::libc::SYS_exit, 0) };
+    json!({"ok": false})
+}
+
+/// `nameless-hog MIB`: writes that much into a file that only a descriptor names.
+fn nameless_hog(words: &[&str]) -> Saw {
+    let file = nix::sys::memfd::memfd_create("hog", nix::sys::memfd::MFdFlags::empty())?;
+    let mut file = std::fs::File::from(file);
+    for _ in 0..number(words, 0, 64_u32) {
+        file.write_all(&[1; 1024 * 1024])?;
+    }
+    std::thread::sleep(Duration::from_secs(60));
+    Ok(json!({"ok": true}))
 }
 
 /// `flood BYTES`: that much output, with escape sequences and direction marks in it.
