@@ -3,9 +3,9 @@
 use crate::Attack;
 use crate::attacks;
 use crate::ground::Ground;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use foreman_domain::EventKind;
-use foreman_testkit::{PATIENCE, repos};
+use foreman_testkit::{Arena, PATIENCE, repos};
 use std::time::{Duration, Instant};
 
 pub fn attacks() -> Vec<Attack> {
@@ -46,8 +46,28 @@ fn a_fork_bomb_and_a_thread_bomb_meet_their_bound(ground: &Ground<'_>) -> Result
 }
 
 fn a_memory_hog_is_stopped_with_its_tree(ground: &Ground<'_>) -> Result<()> {
-    let arena = ground.fresh(&["--bounds", "memory=256MiB"])?;
-    let _job = arena.start_attack(&["memory-hog", "600"])?;
+    // Wherever it is put: in a process, in one that hides behind a first thread that has ended, in files of
+    // the file systems in memory, in a file without a name.
+    let attacks = ["memory-hog", "hidden-hog", "nameless-hog"];
+    for attack in attacks {
+        is_stopped(ground, |arena| {
+            arena.start_attack(&[attack, "600"]).map(drop)
+        })
+        .with_context(|| attack.to_owned())?;
+    }
+    for folder in ["/tmp", "/dev/shm", "$HOME"] {
+        let script = format!("head -c 150M /dev/zero > {folder}/hog; sleep 60");
+        is_stopped(ground, |arena| {
+            arena.start(&["sh", "-c", &script]).map(drop)
+        })
+        .with_context(|| format!("a file in {folder}"))?;
+    }
+    Ok(())
+}
+
+fn is_stopped(ground: &Ground<'_>, start: impl FnOnce(&Arena<'_>) -> Result<()>) -> Result<()> {
+    let arena = ground.fresh(&["--bounds", "memory=96MiB"])?;
+    start(&arena)?;
     let figure = arena
         .run()
         .wait_for("the bound on memory was reached", |event| {

@@ -11,7 +11,9 @@ pub fn attacks() -> Vec<Attack> {
     attacks![
         ["E74"] hooks_written_in_the_cage_never_run_on_the_host,
         ["E75"] configuration_that_runs_programs_is_never_read_on_the_host,
+        ["E75"] what_is_checked_is_what_would_be_merged,
         ["E78"] nested_repositories_are_inert,
+        ["E78"] a_repository_recorded_as_a_link_is_inert,
         ["E79"] no_branch_but_the_runs_own_moves,
         ["E80"] files_that_tools_run_by_themselves_are_flagged,
     ]
@@ -179,6 +181,45 @@ fn nested_repositories_are_inert(ground: &Ground<'_>) -> Result<()> {
     let reply = scene.arena.shell(&script)?;
     ensure!(reply.stdout.contains("over"), "{reply:?}");
     scene.close(ground)
+}
+
+fn a_repository_recorded_as_a_link_is_inert(ground: &Ground<'_>) -> Result<()> {
+    let scene = scene(ground, "e78b")?;
+    let script = format!(
+        "mkdir lib; (cd lib; git init -q .; git config user.name x; git config user.email x@example.org; echo y > y.txt; git add y.txt; git commit -qm y
+         printf '#!/bin/sh\\necho nested $0 >> \"{mark}\"\\n' > .git/evil; chmod +x .git/evil; git config core.fsmonitor \"$PWD/.git/evil\")
+         printf '[submodule \"lib\"]\\n\\tpath = lib\\n\\turl = ./lib\\n' > .gitmodules
+         git update-index --add --cacheinfo 160000,$(git -c core.fsmonitor=false -C lib rev-parse HEAD),lib; git add .gitmodules; git commit -qm lib; git ls-tree HEAD lib",
+        mark = scene.mark.display()
+    );
+    let reply = scene.arena.shell(&script)?;
+    ensure!(reply.stdout.contains("160000"), "{reply:?}");
+    ensure!(scene.arena.finish()? == 0);
+    operate(ground, scene.arena.worktree(), &scene.mark)?;
+    operate(ground, &scene.arena.worktree().join("lib"), &scene.mark)
+}
+
+/// Each trick leaves a good file where the checks look and a bad one in the commits.
+fn what_is_checked_is_what_would_be_merged(ground: &Ground<'_>) -> Result<()> {
+    let product = ground.stage.product()?;
+    let tricks = [
+        "echo bad > file.txt; git commit -qam x; git update-index --assume-unchanged file.txt; echo good > file.txt",
+        "git config filter.x.clean 'echo bad'; mkdir -p \"$(git rev-parse --git-common-dir)/info\"
+         echo 'file.txt filter=x' > \"$(git rev-parse --git-common-dir)/info/attributes\"; echo good > file.txt",
+        "echo good > file.txt; git commit -qam x; echo bad > file.txt; git commit -qam y; git checkout -q --detach HEAD~1",
+    ];
+    for trick in tricks {
+        let repo = repos::plain(&ground.stage.bench, "checked")?;
+        let check = ["--check", "grep -qx good file.txt"];
+        let run = product.run_to_end(&repo, &check, &["sh", "-c", trick])?;
+        let id = run.id()?;
+        let view = product.ask(&["show", &id])?;
+        let passed = view["checks"].to_string().contains("passed");
+        let diff = product.ask(&["diff", &id])?["patch"].to_string();
+        let would_merge_good = diff.contains("+good");
+        ensure!(passed == would_merge_good, "{trick}: {view} {diff}");
+    }
+    Ok(())
 }
 
 fn no_branch_but_the_runs_own_moves(ground: &Ground<'_>) -> Result<()> {

@@ -274,6 +274,9 @@ fn of_amend_and_deny_at_once_one_is_recorded(ground: &Ground<'_>) -> Result<()> 
         })
         .collect();
     ensure!(recorded.len() == 1, "recorded: {recorded:?}");
+    eventually("the feed has the block decided", PATIENCE, || {
+        newest(arena.run(), &block).is_some_and(|block| block.state.tag() != "open")
+    })?;
     let state = newest(arena.run(), &block).context("the block")?.state;
     ensure!(
         (state.tag() == "amended") == (saw["ok"] == true),

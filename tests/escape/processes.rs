@@ -397,7 +397,7 @@ fn a_card_names_the_process_that_waits_and_forgets_it_when_it_is_gone(
         "exec -a first-name curl -sS -m 60 http://e63.example/",
     ])?;
     let block = ground.held(&first, "tcp e63.example:80")?;
-    let card = ground.arena.product().card(&block)?;
+    let card = ground.arena.product().card_with_holder(&block)?;
     ensure!(card["holders"][0]["argv"][0] == "first-name", "{card}");
     let pid = card["holders"][0]["pid"].as_u64().context("a pid")?;
     first.kill()?;
