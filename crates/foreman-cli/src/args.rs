@@ -250,7 +250,7 @@ pub struct UndoArgs {
 #[derive(Debug, Args)]
 pub struct RunsArgs {
     /// At most this many.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
 }
 
@@ -342,23 +342,13 @@ pub struct WhyArgs {
 }
 
 fn parse_wall(text: &str) -> Result<Wall, String> {
-    const WALLS: [Wall; 8] = [
-        Wall::UserNamespace,
-        Wall::Mounts,
-        Wall::Network,
-        Wall::Dns,
-        Wall::Seccomp,
-        Wall::Git,
-        Wall::Landlock,
-        Wall::Cgroup,
-    ];
-    WALLS
+    Wall::ALL
         .into_iter()
         .find(|wall| wall.name() == text)
         .ok_or_else(|| {
             format!(
                 "there is no such wall; walls are {}",
-                WALLS.map(Wall::name).join(", ")
+                Wall::ALL.map(Wall::name).join(", ")
             )
         })
 }

@@ -154,6 +154,11 @@ fn reference(run: String) -> RunRef {
 /// An absolute path of `path`, which need not exist: the engine may be another process, with
 /// another working directory.
 pub(crate) fn absolute(path: &std::path::Path) -> Result<std::path::PathBuf, Failure> {
+    if path.to_str().is_none() {
+        let message = format!("{} is no path of valid UTF-8", path.display());
+        let failure = Failure::new(Code::BadInput, message);
+        return Err(failure.hint("Move it to a path with a valid name."));
+    }
     std::path::absolute(path).map_err(|error| {
         Failure::new(
             Code::BadInput,

@@ -297,7 +297,7 @@ mod tests {
         );
         assert_eq!(
             step_result(&StepResult::Stopped { why: why() }, 2000),
-            "was stopped after 2 s: wall time reached its bound of 2s"
+            "was stopped after 2.0 s: wall time reached its bound of 2s"
         );
         assert_eq!(
             fail_reason(&FailReason::Bound { message: why() }),

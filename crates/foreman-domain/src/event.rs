@@ -79,6 +79,18 @@ pub enum Wall {
 }
 
 impl Wall {
+    /// Every wall, in the order in which they are shown.
+    pub const ALL: [Self; 8] = [
+        Self::UserNamespace,
+        Self::Mounts,
+        Self::Network,
+        Self::Dns,
+        Self::Seccomp,
+        Self::Git,
+        Self::Landlock,
+        Self::Cgroup,
+    ];
+
     /// True for walls without which a run refuses to start.
     #[must_use]
     pub fn is_required(self) -> bool {

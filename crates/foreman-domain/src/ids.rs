@@ -194,7 +194,7 @@ numbered_in_run!(
     /// One recorded decision (an amendment or a denial), for example `r7k2mqdx-a1`.
     AmendmentId,
     "a",
-    "an amendment id (see `foreman policy show`)"
+    "the id of a decision"
 );
 
 macro_rules! number {

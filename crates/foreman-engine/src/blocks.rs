@@ -215,5 +215,5 @@ fn ambiguous<'a>(typed: &str, blocks: impl Iterator<Item = &'a StoredBlock>) -> 
             ids.join(", ")
         ),
     )
-    .hint("Name the run, too.")
+    .hint("Type the whole id of the one that you mean.")
 }

@@ -215,17 +215,8 @@ fn has_worktree(run: &StoredRun) -> bool {
 
 /// Required walls that do not hold, or of which nothing was found.
 fn missing(findings: &DoctorFindings) -> Vec<(Wall, Option<&WallFinding>)> {
-    const ALL: [Wall; 8] = [
-        Wall::UserNamespace,
-        Wall::Mounts,
-        Wall::Network,
-        Wall::Dns,
-        Wall::Seccomp,
-        Wall::Git,
-        Wall::Landlock,
-        Wall::Cgroup,
-    ];
-    ALL.into_iter()
+    Wall::ALL
+        .into_iter()
         .filter(|wall| wall.is_required())
         .map(|wall| {
             (

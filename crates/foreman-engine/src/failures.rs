@@ -23,7 +23,7 @@ impl<T> OrFail<T> for Result<T, StoreError> {
 
 impl<T> OrFail<T> for Result<T, PolicyError> {
     fn or_fail(self) -> Result<T, Failure> {
-        self.map_err(|error| policy(Code::BadPolicy, &error))
+        self.map_err(|error| policy(error.code(), &error))
     }
 }
 

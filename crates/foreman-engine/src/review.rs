@@ -27,7 +27,7 @@ impl Engine {
             }
             let by_hand = repo.verify(&details.worktree).into_iter();
             diff.flags.extend(by_hand.map(|what| {
-                format!("{what}; what is shown and merged is what was collected when the run ended")
+                format!("{what}; what is shown is what was collected when the run ended")
             }));
             let refusal = repo.merge_refusal(&details.worktree, &head)?;
             Ok((diff, refusal))

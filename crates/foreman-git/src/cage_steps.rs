@@ -40,6 +40,10 @@ g() {
 # The file is bound read-only, so it says the truth whatever happened to the rest.
 gd=$(cat .git) && gd=${gd#gitdir: } || exit 1
 common=${gd%/worktrees/*}
+# Git would wait for ever for what a pipe says, and read a device to its end that never comes.
+find "$common" ! -type f ! -type d -exec sh -c \
+  'for odd in "$@"; do [ -f "$odd" ] || [ -d "$odd" ] || rm -f "$odd"; done' sh {} + 2>/dev/null
+find . -type p -name '.git*' -exec rm -f {} + 2>/dev/null
 # Every process of the run is dead: a lock that is still there belongs to nobody.
 unlock() {
   rm -f "$gd"/*.lock "$common"/*.lock
@@ -60,6 +64,11 @@ plain_config() {
 usable() { g rev-parse --git-dir >/dev/null 2>&1; }
 ready() {
   unlock
+  if [ ! -s "$common/objects/info/alternates" ]; then
+    # Without it nothing of the repository is found.
+    mkdir -p "$common/objects/info"
+    cp "$pristine/alternates" "$common/objects/info/alternates" 2>/dev/null
+  fi
   usable && return 0
   plain_config
   usable && return 0
@@ -153,6 +162,12 @@ if ! tree=$(tree_of_all); then
 fi
 cat "$gd/foreman-add" >&2
 rm -f "$gd/foreman-add"
+# A submodule is not checked out here: what is put into its folder all the same is in no commit of ours.
+g ls-files -s | sed -n 's/^160000 [0-9a-f]* [0-3].//p' | while IFS= read -r dir; do
+  if [ -d "./$dir" ] && [ ! -L "./$dir" ] && [ -n "$(ls -A "./$dir" 2>/dev/null)" ]; then
+    echo "foreman: what is in the folder of the submodule $dir is in no commit; the worktree keeps it" >&2
+  fi
+done
 head=$(commit_of HEAD) || head=
 if [ -z "$head" ] && [ "$(g symbolic-ref -q HEAD)" = "refs/heads/$branch" ]; then
   # The run deleted its branch or broke it: it goes on from where it started.

@@ -126,6 +126,15 @@ impl Repository {
                 worktree.branch
             ));
         }
+        if let Ok(at) = repo.refname_to_id(&worktree.branch_ref())
+            && at != head
+        {
+            let branch = &worktree.branch;
+            return refuse(format!(
+                "the branch {branch} was moved by hand (it is at {at}, and {head} was reviewed): move \
+                 it back with `git update-ref refs/heads/{branch} {head}`, or merge it by hand"
+            ));
+        }
         let changes = changes(repo, base, head)?;
         for change in &changes {
             if let Some((oid, mode)) = change.new

@@ -181,6 +181,7 @@ impl Repository {
             ("config", "config"),
             ("info/attributes", "attributes"),
             ("info/exclude", "exclude"),
+            ("objects/info/alternates", "alternates"),
         ] {
             let from = dir.join(from);
             if from.is_file() {

@@ -1,6 +1,6 @@
 //! Why a policy text was refused, with the place in it.
 
-use foreman_domain::sanitize_line;
+use foreman_domain::{Code, sanitize_line};
 use std::fmt;
 use std::ops::Range;
 
@@ -18,6 +18,19 @@ pub struct PolicyError {
     pub message: String,
     /// What to do, where there is something to say.
     pub hint: Option<String>,
+    /// True when it would be right if anything enforced it already.
+    pub not_enforced: bool,
+}
+
+impl PolicyError {
+    /// The class of the refusal.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self.not_enforced {
+            true => Code::NotEnforced,
+            false => Code::BadPolicy,
+        }
+    }
 }
 
 impl fmt::Display for PolicyError {
@@ -39,6 +52,7 @@ impl fmt::Display for PolicyError {
 pub(crate) struct Fault {
     pub message: String,
     pub hint: Option<String>,
+    not_enforced: bool,
 }
 
 impl Fault {
@@ -46,6 +60,15 @@ impl Fault {
         Self {
             message: message.into(),
             hint: None,
+            not_enforced: false,
+        }
+    }
+
+    /// Of something that nothing enforces yet.
+    pub fn not_enforced(message: impl Into<String>) -> Self {
+        Self {
+            not_enforced: true,
+            ..Self::new(message)
         }
     }
 
@@ -62,6 +85,7 @@ impl Fault {
             column: 0,
             message: self.message,
             hint: self.hint,
+            not_enforced: self.not_enforced,
         }
     }
 
@@ -74,6 +98,7 @@ impl Fault {
             column,
             message: self.message,
             hint: self.hint,
+            not_enforced: self.not_enforced,
         }
     }
 }

@@ -63,7 +63,7 @@ pub fn parse_policy(name: &str, text: &str, layer: Layer) -> Result<PolicyFile, 
     if top.get("socket").is_some() {
         return Err(top.at_key(
             "socket",
-            Fault::new("rules for sockets are not enforced yet, so they are refused")
+            Fault::not_enforced("rules for sockets are not enforced yet, so they are refused")
                 .hint("Remove [[socket]]; reach the service over TCP with an [[egress]] rule."),
         ));
     }

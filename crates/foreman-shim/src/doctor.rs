@@ -102,18 +102,6 @@ impl DoctorFindings {
     }
 }
 
-/// Every wall, in the order in which they are shown.
-const WALLS: [Wall; 8] = [
-    Wall::UserNamespace,
-    Wall::Mounts,
-    Wall::Network,
-    Wall::Dns,
-    Wall::Seccomp,
-    Wall::Git,
-    Wall::Landlock,
-    Wall::Cgroup,
-];
-
 /// Builds a throw-away cage, tries every wall from inside, and takes it down. Must be called while
 /// the process has one thread, because it forks.
 ///
@@ -207,7 +195,7 @@ fn from_probes(probes: &[ProbeResult], facts: &Facts) -> DoctorFindings {
     };
     DoctorFindings {
         v: 1,
-        walls: WALLS.map(finding).into(),
+        walls: Wall::ALL.map(finding).into(),
         gate: Some(facts.gate.clone()),
         landlock_abi: facts.landlock_abi,
     }
@@ -260,7 +248,7 @@ fn from_failure(error: &LaunchError) -> DoctorFindings {
     };
     DoctorFindings {
         v: 1,
-        walls: WALLS.map(finding).into(),
+        walls: Wall::ALL.map(finding).into(),
         gate: None,
         landlock_abi: None,
     }
@@ -289,7 +277,7 @@ mod tests {
     fn every_wall_is_reported_once_and_an_untried_one_does_not_hold() {
         let findings = from_probes(&[probe(Wall::Mounts, true, "ok")], &facts());
         let walls: Vec<_> = findings.walls.iter().map(|finding| finding.wall).collect();
-        assert_eq!(walls, WALLS);
+        assert_eq!(walls, Wall::ALL);
         let holding: Vec<_> = findings
             .walls
             .iter()

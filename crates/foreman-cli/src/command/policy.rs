@@ -12,7 +12,7 @@ use foreman_domain::{
 use foreman_engine::api::{
     Commands, PolicyQuery, PolicyView, PolicyWhy, RevokeRequest, TrustRequest, TrustView,
 };
-use foreman_policy::{Access, Bounds, EgressRule, HostPattern, Layer, Origin, Use};
+use foreman_policy::{Access, Bounds, EgressRule, HostPattern, Layer, Origin, Use, bytes_in_words};
 use std::path::Path;
 
 fn query(of: PolicyOf) -> Result<PolicyQuery, Failure> {
@@ -140,13 +140,13 @@ fn bounds(bounds: &Bounds) -> String {
         ));
     }
     if let Some(memory) = bounds.memory_bytes {
-        parts.push(format!("memory {}", words::bytes(memory)));
+        parts.push(format!("memory {}", bytes_in_words(memory)));
     }
     if let Some(processes) = bounds.processes {
         parts.push(format!("{processes} processes"));
     }
     if let Some(output) = bounds.output_bytes {
-        parts.push(format!("output {}", words::bytes(output)));
+        parts.push(format!("output {}", bytes_in_words(output)));
     }
     if parts.is_empty() {
         "those of the engine".into()

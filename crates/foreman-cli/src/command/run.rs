@@ -105,7 +105,7 @@ fn policy_file(path: &std::path::Path) -> Result<PolicySource, Failure> {
 }
 
 fn bad_policy(error: foreman_policy::PolicyError) -> Failure {
-    let failure = Failure::new(Code::BadPolicy, error.to_string());
+    let failure = Failure::new(error.code(), error.to_string());
     match error.hint {
         Some(hint) => failure.hint(hint),
         None => failure,

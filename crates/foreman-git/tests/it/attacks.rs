@@ -646,6 +646,56 @@ fn the_commits_hold_what_lies_in_the_worktree() {
 }
 
 #[test]
+fn pipes_and_devices_where_git_reads_keep_no_closing_step_waiting() {
+    let places = [
+        "$c/config",
+        "$c/packed-refs",
+        "$c/HEAD",
+        "$c/objects/info/alternates",
+        "$d/HEAD",
+        "$d/commondir",
+        "$d/index",
+        ".gitignore",
+        "src/.gitattributes",
+        ".gitmodules",
+    ];
+    for place in places {
+        for make in [
+            "mkfifo",
+            "ln -s /dev/zero",
+            "mkfifo \"$c/pipe\"; ln -s \"$c/pipe\"",
+        ] {
+            let scratch = Scratch::new();
+            let run = scratch.start();
+            let script = format!(
+                "c=\"$(git rev-parse --git-common-dir)\"; d=\"$(git rev-parse --git-dir)\"
+                 echo work >work; rm -f \"{place}\"; {make} \"{place}\""
+            );
+            run.agent(&script);
+            let mut argv = vec!["timeout".to_owned(), "20".to_owned()];
+            argv.extend(run.worktree.finish_argv());
+            let finished = run.caged(&argv);
+            assert_ne!(finished.status.code(), Some(124), "{make} {place}");
+            let mut argv = vec!["timeout".to_owned(), "20".to_owned()];
+            argv.extend(run.worktree.harvest_argv());
+            let printed = run.caged(&argv);
+            assert_ne!(printed.status.code(), Some(124), "{make} {place}");
+            fs::write(&run.file, printed.stdout).unwrap();
+            let harvest = run.repository.harvest(&run.worktree, &run.file);
+            let said = String::from_utf8_lossy(&printed.stderr);
+            let harvest = harvest.unwrap_or_else(|error| panic!("{make} {place}: {error} {said}"));
+            let shown = format!("{}:work", harvest.head);
+            assert_eq!(
+                git(&scratch.repo, &["show", &shown]),
+                "work",
+                "{make} {place}: {}",
+                String::from_utf8_lossy(&finished.stderr)
+            );
+        }
+    }
+}
+
+#[test]
 fn files_left_out_of_a_sparse_checkout_and_forced_ones_are_collected() {
     let scratch = Scratch::new();
     let run = scratch.start();

@@ -109,6 +109,16 @@ fn submodules_are_told_of_and_left_alone() {
     );
     whole_life(&run, &scratch.repo);
 
+    // What is put into its folder is in no commit, and that is said.
+    let run = scratch.start();
+    run.agent("echo x >vendor/lib/x; echo y >y");
+    let finished = run.caged(&run.worktree.finish_argv());
+    let said = String::from_utf8_lossy(&finished.stderr);
+    assert!(
+        said.contains("submodule vendor/lib is in no commit"),
+        "{said}"
+    );
+
     // A commit of the submodule that only the run has is never merged.
     let run = scratch.start();
     run.agent(

@@ -81,7 +81,7 @@ fn known(key: &str) -> Result<(), Fault> {
     if KEYS.contains(&key) {
         Ok(())
     } else if NOT_YET.contains(&key) {
-        Err(Fault::new(format!(
+        Err(Fault::not_enforced(format!(
             "a bound on {} is not enforced yet, so it is refused",
             quoted(key)
         ))

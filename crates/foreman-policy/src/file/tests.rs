@@ -239,6 +239,7 @@ fn what_is_not_enforced_yet_is_refused_never_ignored() {
     for key in ["cpu = 2.0", "disk = \"10GiB\"", "open_files = 64"] {
         let error = refused(&format!("[bounds]\n{key}\n"));
         assert!(error.message.contains("not enforced yet"), "{error}");
+        assert_eq!(error.code(), foreman_domain::Code::NotEnforced);
         assert_eq!(error.line, 2);
     }
     assert!(
@@ -439,4 +440,14 @@ proptest! {
         let _ = parse(&format!("[bounds]\nwall = {value}\n"));
         let _ = parse_bounds(&format!("wall={value}"));
     }
+}
+
+#[test]
+fn the_example_of_the_documentation_is_a_policy_file() {
+    let page = include_str!("../../../../docs/policy.md");
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let file = parse_policy("policy.toml", example, Layer::Order).unwrap();
+    assert_eq!((file.egress.len(), file.paths.len()), (2, 2));
+    assert!(file.warnings.is_empty(), "{:?}", file.warnings);
 }

@@ -2,21 +2,8 @@
 
 use std::time::Duration;
 
-/// `1.5 GiB`, `256 MiB`, `12 KiB`, `3 bytes`.
-pub(super) fn bytes(count: u64) -> String {
-    const UNITS: [(&str, u32); 3] = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    for (unit, shift) in UNITS {
-        let size = 1_u64 << shift;
-        if count >= size {
-            let tenths = u128::from(count) * 10 / u128::from(size);
-            return match tenths % 10 {
-                0 => format!("{} {unit}", tenths / 10),
-                tenth => format!("{}.{tenth} {unit}", tenths / 10),
-            };
-        }
-    }
-    format!("{count} bytes")
-}
+/// `1.5 GiB`, `256 MiB`, `12 KiB`, `3 bytes`: as the bounds themselves are told.
+pub(super) use foreman_policy::bytes_in_words as bytes;
 
 /// `2h`, `1h 30m`, `90s` as `1m 30s`, `500ms`.
 pub(super) fn duration(duration: Duration) -> String {

@@ -57,17 +57,8 @@ pub(super) fn prove_gateway(failure: Option<&io::Error>, feed: &Feed) -> Result<
 
 /// Required walls that do not hold, each with what was seen.
 fn missing_walls(probes: &[ProbeResult], has_git: bool, accepted: &[Wall]) -> Vec<String> {
-    let wanted = [
-        Wall::UserNamespace,
-        Wall::Mounts,
-        Wall::Network,
-        Wall::Dns,
-        Wall::Seccomp,
-        Wall::Git,
-        Wall::Landlock,
-    ];
     let mut missing = Vec::new();
-    for wall in wanted {
+    for wall in Wall::ALL {
         if !wall.is_required() || accepted.contains(&wall) || (wall == Wall::Git && !has_git) {
             continue;
         }
