@@ -135,7 +135,8 @@ fn a_failing_check_is_told(stage: &Stage) -> Result<()> {
         &["--check", "echo no good; exit 9"],
         &["sh", "-c", "echo x > x.txt"],
     )?;
-    let (_, view) = ended(&product, &run)?;
+    let (code, view) = ended(&product, &run)?;
+    ensure!(code == 1, "a failing check is no success: {code}");
     ensure!(view["state"] == "review", "{view}");
     let checks = view["checks"].to_string();
     ensure!(

@@ -30,11 +30,16 @@ pub(crate) fn build(root: &NewRoot) -> io::Result<()> {
 /// Canonical paths of the sockets in a table that every cage would show.
 fn below_system(table: &[u8]) -> Vec<PathBuf> {
     let text = String::from_utf8_lossy(table);
-    let named = text
+    let mut named: Vec<_> = text
         .lines()
-        .filter_map(|line| line.find(" /").map(|at| &line[at + 1..]));
+        .filter_map(|line| line.find(" /").map(|at| &line[at + 1..]))
+        .collect();
+    // Every connection to a socket is a row with its name.
+    named.sort_unstable();
+    named.dedup();
     // What cannot be found or entered by this user cannot be reached by the cage either.
     let mut found: Vec<_> = named
+        .into_iter()
         .filter_map(|path| Path::new(path).canonicalize().ok())
         .filter(|path| is_system(path))
         .collect();

@@ -26,9 +26,9 @@ First steps:
 RUN is a run's id, an unambiguous beginning of one, or `last`. BLOCK is a block's id, or `b1`
 where only one run has it open.
 
-Exit codes: 0 done, 1 the agent failed, 2 wrong usage, 3 bad input or not found, 4 stale or in
-conflict, 5 a wall is missing, 6 denied while unattended, 7 cancelled, 8 interrupted,
-9 disk or environment, 70 a bug of ours.")]
+Exit codes: 0 done, 1 the agent or a check failed, 2 wrong usage, 3 bad input or not found,
+4 stale or in conflict, 5 a wall is missing, 6 denied while unattended, 7 cancelled,
+8 interrupted, 9 disk or environment, 70 a bug of ours.")]
 pub struct Cli {
     /// Answer in JSON: one object, or one event a line where events are followed.
     #[arg(long, global = true, help_heading = "Output")]

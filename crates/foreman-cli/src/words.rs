@@ -211,9 +211,10 @@ pub fn state(state: &RunState) -> String {
     }
 }
 
-/// The exit code of a run that ended like this.
+/// The exit code of a run that ended like this. A check that did not pass counts as the agent's
+/// failure: its own word for success is not enough.
 #[must_use]
-pub fn run_exit(outcome: &Outcome, denied_unattended: bool) -> ExitCode {
+pub fn run_exit(outcome: &Outcome, denied_unattended: bool, checks_passed: bool) -> ExitCode {
     match outcome {
         Outcome::Interrupted { .. } => ExitCode::Interrupted,
         Outcome::Cancelled { .. } => ExitCode::Cancelled,
@@ -229,6 +230,7 @@ pub fn run_exit(outcome: &Outcome, denied_unattended: bool) -> ExitCode {
             agent_succeeded: false,
             ..
         } => ExitCode::AgentFailed,
+        Outcome::Changes { .. } | Outcome::NoChanges if !checks_passed => ExitCode::AgentFailed,
         Outcome::Changes { .. } | Outcome::NoChanges => ExitCode::Ok,
     }
 }
@@ -279,7 +281,13 @@ mod tests {
                 9,
             ),
         ] {
-            assert_eq!(run_exit(&outcome, denied) as u8, code, "{outcome:?}");
+            assert_eq!(run_exit(&outcome, denied, true) as u8, code, "{outcome:?}");
+            let unchecked = if code == 0 { 1 } else { code };
+            assert_eq!(
+                run_exit(&outcome, denied, false) as u8,
+                unchecked,
+                "{outcome:?}"
+            );
         }
     }
 

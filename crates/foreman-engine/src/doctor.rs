@@ -57,7 +57,7 @@ impl Engine {
                 "wall time",
                 "output of all steps together",
                 "processes and threads",
-                "memory of all processes together, by a watchdog",
+                "memory of all processes and of files in memory, by a watchdog",
             ]
             .map(str::to_owned)
             .to_vec(),

@@ -111,16 +111,8 @@ impl Engine {
         }
         let steps = self.store.steps(run).await.or_fail()?;
         let told = checks_in_words(&details.checks, &steps);
-        let all = told.into_iter().enumerate();
-        let did_pass = |index: usize| {
-            let name = check_name(index, details.checks.len());
-            steps
-                .iter()
-                .any(|step| step.name == name && step.result == Some(StepResult::Succeeded))
-        };
-        Ok(all
-            .filter(|(index, _)| !did_pass(*index))
-            .map(|(_, words)| words)
+        Ok(checks_not_passed(details, &steps)
+            .filter_map(|index| told.get(index).cloned())
             .collect())
     }
 
@@ -130,6 +122,8 @@ impl Engine {
             true => Vec::new(),
             false => self.store.steps(&run.id).await.or_fail()?,
         };
+        let failed_checks = checks_not_passed(&details, &steps).count();
+        let failed_checks = u32::try_from(failed_checks).unwrap_or(u32::MAX);
         Ok(RunView {
             id: run.id,
             order: run.order,
@@ -147,6 +141,7 @@ impl Engine {
             last_seq: run.last_seq,
             outcome: run.outcome,
             checks: checks_in_words(&details.checks, &steps),
+            failed_checks,
             denied_unattended: run.denied_unattended,
         })
     }
@@ -307,6 +302,20 @@ impl Engine {
         }
         Ok(lines)
     }
+}
+
+/// Which of a run's checks did not pass: failed, or not run.
+fn checks_not_passed<'a>(
+    details: &'a RunDetails,
+    steps: &'a [StoredStep],
+) -> impl Iterator<Item = usize> + 'a {
+    let many = details.checks.len();
+    (0..many).filter(move |index| {
+        let name = check_name(*index, many);
+        !steps
+            .iter()
+            .any(|step| step.name == name && step.result == Some(StepResult::Succeeded))
+    })
 }
 
 fn checks_in_words(commands: &[String], steps: &[StoredStep]) -> Vec<String> {

@@ -81,6 +81,14 @@ pub(crate) fn of_changes(
                 "{verb} {shown} (git hooks: core.hooksPath points there)"
             ));
         }
+        if delta.flags().is_binary()
+            && is_text(repo, new.id())
+            && is_text(repo, delta.old_file().id())
+        {
+            flags.push(format!(
+                "{shown} is text, but an attribute of the repository keeps its changes from being shown"
+            ));
+        }
         if gone {
             continue;
         }
@@ -117,6 +125,18 @@ pub(crate) fn of_changes(
         }
     }
     flags
+}
+
+/// True for content that a diff shows as text where nothing says otherwise; also for no content.
+fn is_text(repo: &git2::Repository, blob: git2::Oid) -> bool {
+    /// As much as git looks at; larger files are not shown anyway.
+    const LOOKED_AT: usize = 8000;
+    const LARGE: usize = 8 << 20;
+    blob.is_zero()
+        || repo.find_blob(blob).is_ok_and(|blob| {
+            let content = blob.content();
+            content.len() <= LARGE && !content.iter().take(LOOKED_AT).any(|byte| *byte == 0)
+        })
 }
 
 /// Flags of what lies in the worktree, committed or not.

@@ -172,7 +172,7 @@ pub struct PathRule {
 pub struct Bounds {
     /// Wall time in seconds.
     pub wall_seconds: Option<u64>,
-    /// Resident memory of all processes together, in bytes.
+    /// Memory of all processes together and of the files in memory, in bytes.
     pub memory_bytes: Option<u64>,
     /// Processes and threads at one time.
     pub processes: Option<u32>,

@@ -207,7 +207,7 @@ pub async fn summary(run: &RunView, ended: Ended, engine: &impl Commands, answer
         outcome(&run, engine, answer).await?;
     }
     Ok(match &run.outcome {
-        Some(outcome) => words::run_exit(outcome, run.denied_unattended),
+        Some(outcome) => words::run_exit(outcome, run.denied_unattended, run.failed_checks == 0),
         None => ExitCode::Bug,
     })
 }

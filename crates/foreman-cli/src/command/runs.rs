@@ -232,6 +232,7 @@ mod tests {
                 last_seq: EventSeq(1),
                 outcome: None,
                 checks: vec![],
+                failed_checks: 0,
                 denied_unattended: false,
             };
             let wire = serde_json::to_value(&view).unwrap();

@@ -62,7 +62,7 @@ async fn play(repo: &Path, keep: bool, engine: &impl Commands, answer: &Answer) 
             words::state(&run.state)
         );
         if let Some(outcome) = &run.outcome
-            && words::run_exit(outcome, false) == ExitCode::Cancelled
+            && words::run_exit(outcome, false, true) == ExitCode::Cancelled
         {
             return Ok(ExitCode::Cancelled);
         }

@@ -108,6 +108,9 @@ pub struct RunView {
     pub outcome: Option<Outcome>,
     /// Results of its checks, in words, one a line; empty when there were none.
     pub checks: Vec<String>,
+    /// How many of them did not pass: failed, or not run.
+    #[serde(default)]
+    pub failed_checks: u32,
     /// True when something was refused while nobody attended.
     pub denied_unattended: bool,
 }

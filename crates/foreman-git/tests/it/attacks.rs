@@ -709,3 +709,20 @@ fn files_left_out_of_a_sparse_checkout_and_forced_ones_are_collected() {
         assert!(listed.lines().any(|line| line == name), "{name}: {listed}");
     }
 }
+
+#[test]
+fn text_that_an_attribute_keeps_from_being_shown_is_flagged() {
+    let scratch = Scratch::new();
+    write(scratch.repo.join(".gitattributes"), "*.txt -diff\n");
+    scratch.commit("attributes");
+    let run = scratch.start();
+    run.agent("echo more >>a.txt; printf 'a\\0b' >b.txt; echo more >>src/lib.rs");
+    let head = run.collect().head;
+    let flags = run.repository.diff(&run.worktree, &head).unwrap().flags;
+    let hidden: Vec<_> = flags
+        .iter()
+        .filter(|flag| flag.contains("is text"))
+        .collect();
+    assert_eq!(hidden.len(), 1, "{flags:?}");
+    assert!(hidden[0].starts_with("a.txt "), "{flags:?}");
+}
