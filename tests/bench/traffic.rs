@@ -198,6 +198,8 @@ fn cpu(samples: &[Sample]) -> f64 {
 struct Peer {
     program: PathBuf,
     settings: PathBuf,
+    /// It leaves sockets behind in its directory for temporary files.
+    scratch: PathBuf,
 }
 
 impl Peer {
@@ -233,6 +235,7 @@ impl Peer {
         Ok(Ok(Self {
             program: copy.join("@anthropic-ai/sandbox-runtime/dist/cli.js"),
             settings,
+            scratch: stage.bench.scratch("t")?,
         }))
     }
 
@@ -245,6 +248,7 @@ impl Peer {
         for _ in 0..5 {
             let mut command = stage.world.command(&stage.bench, "node");
             let out = command
+                .env("TMPDIR", &self.scratch)
                 .arg(&self.program)
                 .arg("--settings")
                 .arg(&self.settings)

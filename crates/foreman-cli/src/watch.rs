@@ -6,6 +6,8 @@ mod page;
 mod plain;
 mod terminal;
 
+pub use plain::{json, lines};
+
 use crate::answer::Answer;
 use crate::error::CliError;
 use foreman_domain::{Event, EventSeq};
@@ -67,26 +69,5 @@ pub async fn follow<C: Commands>(
     if answer.can_ask() && std::env::var("TERM").is_ok_and(|term| term != "dumb") {
         return live::follow(engine, run, watching, answer.paint()).await;
     }
-    plain::lines(engine, run, watching, answer).await
-}
-
-/// Prints events as JSON lines; those of `kinds` only, when any are named.
-pub async fn json<C: Commands>(
-    engine: &C,
-    run: &RunView,
-    after: EventSeq,
-    kinds: &[String],
-    answer: &Answer,
-) -> Result<Ended, CliError> {
-    plain::json(engine, run, after, kinds, answer).await
-}
-
-/// Prints the feed as plain lines, without asking anything.
-pub async fn lines<C: Commands>(
-    engine: &C,
-    run: &RunView,
-    watching: Watching<'_>,
-    answer: &Answer,
-) -> Result<Ended, CliError> {
     plain::lines(engine, run, watching, answer).await
 }

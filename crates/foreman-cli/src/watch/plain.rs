@@ -108,7 +108,7 @@ trait AsyncTake {
     ) -> Pin<Box<dyn Future<Output = Result<(), CliError>> + 'a>>;
 }
 
-/// Prints events as JSON lines.
+/// Prints events as JSON lines; those of `kinds` only, when any are named.
 pub async fn json<C: Commands>(
     engine: &C,
     run: &RunView,
