@@ -250,12 +250,12 @@ pub fn users_hosts_and_the_resolver_are_the_cages_own() {
             "{passwd}"
         );
         assert!(passwd.lines().count() <= 3, "{passwd}");
-        // The certificates and the dynamic linker's view are the host's.
-        shell(
-            &at.cage,
-            "test -d /etc/ssl/certs && test -s /etc/ld.so.cache",
-        )
-        .await;
+        // The certificates and the dynamic linker's view are the host's, where it has them.
+        for there in ["/etc/ssl/certs", "/etc/ld.so.cache"] {
+            if Path::new(there).exists() {
+                shell(&at.cage, &format!("test -e {there}")).await;
+            }
+        }
         let id = shell(&at.cage, "cat /etc/machine-id").await;
         assert_ne!(Some(id), std::fs::read_to_string("/etc/machine-id").ok());
     });
