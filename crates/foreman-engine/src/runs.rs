@@ -178,7 +178,10 @@ impl Engine {
                 });
             }
             if let Some(trouble) = self.live.get(&run).and_then(|live| live.trouble()) {
-                return Err(trouble);
+                // The shim needs no engine: only what it tells cannot be stored here.
+                return Err(trouble.hint(format!(
+                    "The run goes on. Make room, then `foreman attach {run}` shows it again."
+                )));
             }
             after = page.cursor;
             let _ = tokio::time::timeout_at(deadline, news.changed()).await;
