@@ -25,6 +25,7 @@ mod dial;
 mod dns;
 mod downfall;
 mod gate;
+mod gate_order;
 mod holder;
 mod inquiry;
 mod judge;

@@ -15,7 +15,7 @@ use crate::identity::Identity;
 use crate::kernel;
 use crate::sources::Sources;
 use crate::wire::{self, During, Failed, Report};
-use crate::{Cage, CageSpec, LaunchError, Payload, Step, gate_order, gateway, init, remedy, root};
+use crate::{Cage, CageSpec, LaunchError, Payload, Step, gateway, init, remedy, root};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::Signal;
@@ -328,7 +328,7 @@ fn outer(
         .during(Step::Namespaces, || "/proc/self/ns/net".into())?;
     wire::send(networks.as_fd(), &Network, &[own.as_fd()])
         .during(Step::Prepare, || "answering".into())?;
-    let sockets = gateway::plumb_preferring(&gate_order::preference()).map_err(|error| {
+    let sockets = gateway::plumb().map_err(|error| {
         Failed::new(Step::Plumb, format!("cannot {}", error.step), &error.source)
     })?;
     let (fds, description) = sockets.into_fds();

@@ -27,7 +27,6 @@ mod devices;
 mod error;
 mod etc_view;
 mod exchange;
-mod gate_order;
 pub mod gateway;
 mod handle;
 mod identity;

@@ -119,22 +119,16 @@ pub(crate) fn unconfined(failed: &Failed) -> ProbeResult {
 
 /// The results when nothing could be tried: no required wall is proven.
 pub(crate) fn none_held(why: &str) -> Vec<ProbeResult> {
-    let walls = [
-        Wall::UserNamespace,
-        Wall::Mounts,
-        Wall::Network,
-        Wall::Dns,
-        Wall::Seccomp,
-        Wall::Git,
-        Wall::Landlock,
-    ];
-    walls
+    Wall::ALL
+        .into_iter()
+        // Control groups are no wall that a probe in the cage could see.
+        .filter(|wall| *wall != Wall::Cgroup)
         .map(|wall| ProbeResult {
             wall,
             holds: false,
             detail: why.to_owned(),
         })
-        .into()
+        .collect()
 }
 
 fn user_namespace() -> ProbeResult {

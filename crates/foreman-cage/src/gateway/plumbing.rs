@@ -3,6 +3,7 @@
 //! Runs once, synchronously, in a child that has one thread. Afterwards nothing here is needed
 //! again: the rules stay, and the sockets are passed out.
 
+use super::gate_order;
 use super::netlink::nft::{Expression, Header, Meta, Rejection, Transaction};
 use super::netlink::{Protocol, Route, Socket, netfilter};
 use super::sockets::{CATCH_PORT, FamilySockets, GateKind, Sockets, mark, open_gate};
@@ -46,7 +47,7 @@ pub(crate) const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd66, 0x6f72, 0x656d, 0x616e
 /// # Errors
 /// The step that failed and the kernel's answer. The namespace is then of no use.
 pub fn plumb() -> Result<Sockets, PlumbError> {
-    plumb_preferring(&GateKind::PREFERENCE)
+    plumb_preferring(&gate_order::preference())
 }
 
 /// As [`plumb`], with the given kinds of gate only, in that order.

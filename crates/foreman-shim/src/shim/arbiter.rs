@@ -227,15 +227,7 @@ impl Inner {
                     };
                     state.refusals.note(refusal);
                 }
-                self.retell(
-                    state,
-                    Retold::Refused {
-                        subject: subject.clone(),
-                        by,
-                        why,
-                        count: 1,
-                    },
-                );
+                self.retell_refusal(state, subject, by, why);
                 Answer::Now(Verdict::Refuse)
             }
             Ruling::Ask { why } => self.hold(state, attempt, subject, &why, at),
@@ -279,15 +271,7 @@ impl Inner {
                 Ok((block, wants_holder)) => {
                     let why = why::unattended(why);
                     let by = Decider::Unattended;
-                    self.retell(
-                        state,
-                        Retold::Refused {
-                            subject: subject.clone(),
-                            by,
-                            why,
-                            count: 1,
-                        },
-                    );
+                    self.retell_refusal(state, subject, by, why);
                     if wants_holder {
                         Answer::Name(block)
                     } else {
@@ -297,6 +281,17 @@ impl Inner {
                 Err(full) => Answer::Now(self.refuse_full(state, subject, full, at)),
             },
         }
+    }
+
+    /// Puts one refusal into the feed.
+    fn retell_refusal(&self, state: &mut State, subject: &Subject, by: Decider, why: String) {
+        let refused = Retold::Refused {
+            subject: subject.clone(),
+            by,
+            why,
+            count: 1,
+        };
+        self.retell(state, refused);
     }
 
     fn refuse_full(&self, state: &mut State, subject: &Subject, full: Full, at: At) -> Verdict {
@@ -325,15 +320,7 @@ impl Inner {
         };
         state.refusals.note(refusal);
         let by = Decider::Floor;
-        self.retell(
-            state,
-            Retold::Refused {
-                subject: subject.clone(),
-                by,
-                why,
-                count: 1,
-            },
-        );
+        self.retell_refusal(state, subject, by, why);
         Verdict::Refuse
     }
 

@@ -4,12 +4,12 @@
 //! everything else that a launch does. The one part that can be asked for beforehand is the older
 //! queue target, so where that is there, it goes first.
 
-use crate::gateway::GateKind;
-use crate::gateway::netlink::{Message, Protocol, Socket, flag};
+use super::GateKind;
+use super::netlink::{Message, Protocol, Socket, flag};
 use std::io;
 
 /// Kinds of gate, the one to try first at the beginning. To be called where rules will be written.
-pub(crate) fn preference() -> [GateKind; 3] {
+pub(super) fn preference() -> [GateKind; 3] {
     let mut kinds = GateKind::PREFERENCE;
     if knows_queue_target().is_ok() {
         kinds.sort_by_key(|kind| *kind != GateKind::CompatQueue);
