@@ -93,6 +93,7 @@ export const SUITES = [
   },
   { name: "unit", run: () => execute((item) => item.package !== "tests") },
   { name: "product", run: whole("product") },
+  { name: "blackbox", run: whole("blackbox") },
   { name: "escape", run: whole("escape", { minutes: 25 }) },
   { name: "clients", run: whole("clients") },
   { name: "bench-smoke", run: whole("bench", { args: ["--smoke"] }) },

@@ -1,8 +1,8 @@
 //! Bounds that are enforced: wall time, output, processes, memory.
 
-use crate::cases_of;
 use anyhow::{Result, ensure};
 use foreman_domain::EventKind;
+use foreman_testkit::cases_of;
 use foreman_testkit::suite::Case;
 use foreman_testkit::{LiveRun, Stage, repos};
 

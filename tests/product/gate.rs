@@ -1,7 +1,7 @@
 //! Diff, merge, and the reasons to refuse one; discard and restore.
 
-use crate::cases_of;
 use anyhow::{Context, Result, ensure};
+use foreman_testkit::cases_of;
 use foreman_testkit::suite::Case;
 use foreman_testkit::{Product, Stage, repos};
 use serde_json::Value;

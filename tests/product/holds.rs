@@ -1,8 +1,8 @@
 //! Held, amended, denied, once, undone, revoked.
 
-use crate::cases_of;
 use anyhow::{Result, ensure};
 use foreman_domain::EventKind;
+use foreman_testkit::cases_of;
 use foreman_testkit::suite::Case;
 use foreman_testkit::{PATIENCE, SeenKind, Stage, eventually, repos, until};
 

@@ -1,7 +1,7 @@
 //! Bad input: a sentence, an exit code by class, and nothing lost or half-made.
 
-use crate::cases_of;
 use anyhow::{Result, ensure};
+use foreman_testkit::cases_of;
 use foreman_testkit::suite::{Case, Verdict};
 use foreman_testkit::{Product, Ran, Stage, repos};
 use std::ffi::OsStr;

@@ -1,9 +1,9 @@
 //! Stopping, killing, re-attaching, several at once.
 
-use crate::cases_of;
 use crate::holds::fetch;
 use anyhow::{Context, Result, ensure};
 use foreman_domain::EventKind;
+use foreman_testkit::cases_of;
 use foreman_testkit::suite::Case;
 use foreman_testkit::{
     LiveRun, PATIENCE, Product, Stage, eventually, processes_with, repos, until,

@@ -50,14 +50,3 @@ fn cases(stage: &Stage, who: Who) -> Vec<Case<'_>> {
     }
     cases
 }
-
-/// A list of cases from functions over a stage; each is named after its function.
-macro_rules! cases_of {
-    ($stage:expr, $group:literal, [$($name:ident),* $(,)?]) => {
-        vec![$(foreman_testkit::suite::Case::plain(
-            concat!($group, "::", stringify!($name)),
-            move || $name($stage),
-        )),*]
-    };
-}
-pub(crate) use cases_of;

@@ -1,8 +1,8 @@
 //! How runs end: their state, their exit code, and what is kept.
 
-use crate::cases_of;
 use anyhow::{Result, ensure};
 use foreman_domain::{EventKind, LogStream, StepKind};
+use foreman_testkit::cases_of;
 use foreman_testkit::suite::Case;
 use foreman_testkit::{LiveRun, Product, Stage, repos};
 use serde_json::Value;

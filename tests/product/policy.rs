@@ -1,8 +1,8 @@
 //! Rules: explained, shown, trusted, kept for an order or a project.
 
-use crate::cases_of;
 use anyhow::{Context, Result, ensure};
 use foreman_domain::EventKind;
+use foreman_testkit::cases_of;
 use foreman_testkit::suite::Case;
 use foreman_testkit::{MAIN_V4, PATIENCE, Seen, Stage, eventually, repos};
 

@@ -1,7 +1,7 @@
 //! Odd, large and real repositories.
 
-use crate::cases_of;
 use anyhow::{Result, ensure};
+use foreman_testkit::cases_of;
 use foreman_testkit::suite::Case;
 use foreman_testkit::{Bench, Stage, repos};
 use std::path::Path;

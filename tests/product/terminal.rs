@@ -1,7 +1,7 @@
 //! On a terminal: cards, keys, type-ahead, a terminal for the agent, and the demo.
 
-use crate::cases_of;
 use anyhow::{Result, ensure};
+use foreman_testkit::cases_of;
 use foreman_testkit::suite::Case;
 use foreman_testkit::{Product, Screen, Stage, eventually, repos};
 use std::time::{Duration, Instant};

@@ -44,9 +44,10 @@ struct Plan {
 }
 
 impl Engine {
-    /// Prepares and starts a run.
+    /// Prepares and starts a run: the next attempt of `order`, or of an order of its own.
     pub async fn create_run(
         self: &Arc<Self>,
+        order: Option<OrderId>,
         request: RunCreate,
         key: &RequestKey,
     ) -> Result<RunView, Failure> {
@@ -74,7 +75,7 @@ impl Engine {
             checks: request.checks.clone(),
         };
         let new = NewRun {
-            order: OrderId::of_single_run(&id),
+            order: order.unwrap_or_else(|| OrderId::of_single_run(&id)),
             id: id.clone(),
             repo_key: plan.repo.slug(),
             title: title(&request),

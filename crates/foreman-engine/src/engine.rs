@@ -85,7 +85,7 @@ impl Session {
 impl Commands for Session {
     async fn run_create(&self, request: RunCreate) -> Result<RunView, Failure> {
         let _once = self.once().await;
-        self.engine.create_run(request, &self.key).await
+        self.engine.create_run(None, request, &self.key).await
     }
     async fn run_list(&self, request: RunList) -> Result<Runs, Failure> {
         self.engine.list_runs(request).await

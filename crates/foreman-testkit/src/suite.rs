@@ -232,3 +232,14 @@ impl Tally {
         }
     }
 }
+
+/// A list of cases from functions over a stage; each is named after its function.
+#[macro_export]
+macro_rules! cases_of {
+    ($stage:expr, $group:literal, [$($name:ident),* $(,)?]) => {
+        vec![$($crate::suite::Case::plain(
+            concat!($group, "::", stringify!($name)),
+            move || $name($stage),
+        )),*]
+    };
+}

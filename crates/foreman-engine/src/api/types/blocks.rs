@@ -1,0 +1,119 @@
+//! What is held, and decisions about it.
+
+use foreman_domain::{Amendment, AmendmentId, Block, BlockId, Scope};
+use foreman_policy::EgressRule;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which blocks.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct BlockList {
+    /// Only of this run.
+    pub run: Option<String>,
+    /// Also those already decided or gone.
+    pub all: bool,
+}
+
+/// Blocks.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Blocks {
+    /// Oldest first.
+    pub blocks: Vec<BlockView>,
+}
+
+/// Names a block: an id, or `b1` when only one run has it open.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct BlockRef {
+    /// As typed.
+    pub block: String,
+}
+
+/// A block as a card shows it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct BlockView {
+    /// The block.
+    #[serde(flatten)]
+    pub block: Block,
+    /// Title of its run.
+    pub title: String,
+    /// Token of what is shown here; `block.amend` and `block.deny` require it.
+    pub expect: String,
+    /// Rules that would unblock it, narrowest first.
+    pub candidates: Vec<Candidate>,
+    /// Who decided and when, in words, when it is decided.
+    pub decided: Option<String>,
+}
+
+/// A rule that would unblock a block.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Candidate {
+    /// Its number on the card, from 1.
+    pub number: u32,
+    /// What it opens and for how long, in words: "Let this run connect to a.example:443 until it ends".
+    pub words: String,
+    /// How far it reaches.
+    pub scope: Scope,
+    /// The rule it would make.
+    pub rule: EgressRule,
+    /// Past refused or held actions of this run that it would also have allowed.
+    pub also_opens: u32,
+    /// True for wildcards, bare addresses and whole-project scope.
+    pub needs_confirmation: bool,
+}
+
+/// Let it go on.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AmendRequest {
+    /// As typed.
+    pub block: String,
+    /// From [`BlockView::expect`].
+    pub expect: String,
+    /// Scope; the narrowest that lasts (`run`) when absent.
+    pub scope: Option<Scope>,
+    /// Number of a candidate; the first of the scope when absent.
+    pub rule: Option<u32>,
+    /// The second confirmation, for candidates that need one.
+    pub confirmed: bool,
+}
+
+/// Refuse it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct DenyRequest {
+    /// As typed.
+    pub block: String,
+    /// From [`BlockView::expect`].
+    pub expect: String,
+    /// What the agent is told; may be empty.
+    pub reason: String,
+}
+
+/// Take the newest decision back.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct UndoRequest {
+    /// This one; the newest of all runs when absent.
+    pub amendment: Option<AmendmentId>,
+}
+
+/// Names a recorded decision.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RevokeRequest {
+    /// Its id.
+    pub amendment: AmendmentId,
+}
+
+/// What a decision did.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Decided {
+    /// The record.
+    pub amendment: Amendment,
+    /// The block afterwards, where there is one.
+    pub block: Option<BlockId>,
+    /// Whether the shim has it in force; false when the run is over.
+    pub in_force: bool,
+    /// Holds let go.
+    pub released: u32,
+    /// Holds refused.
+    pub refused: u32,
+    /// Connections cut.
+    pub cut: u32,
+}

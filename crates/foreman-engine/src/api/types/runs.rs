@@ -1,0 +1,171 @@
+//! Runs: made, listed, shown, followed, steered.
+
+use foreman_domain::{At, Event, EventSeq, OrderId, Outcome, RunId, RunState, Wall};
+use foreman_policy::Bounds;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// An answer without content.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Nothing {}
+
+/// What to run, and under which rules.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RunCreate {
+    /// Any path inside a repository or worktree.
+    pub repo: PathBuf,
+    /// Title; the command line when absent.
+    pub title: Option<String>,
+    /// Branch to start from and to merge into; the branch checked out at `repo` when absent.
+    pub base: Option<String>,
+    /// `host:port` items to allow from the start.
+    pub allow: Vec<String>,
+    /// Text and name of a policy file given with the order.
+    pub policy: Option<PolicySource>,
+    /// Bounds given on the command line.
+    pub bounds: Bounds,
+    /// Shell command that prepares the worktree.
+    pub setup: Option<String>,
+    /// Shell commands that check the result.
+    pub checks: Vec<String>,
+    /// Terminal size, when the agent is to get a terminal.
+    pub terminal: Option<TerminalSize>,
+    /// Refuse what no rule allows at once, instead of holding it.
+    pub unattended: bool,
+    /// Walls that may be missing, by name.
+    pub accept_weaker: Vec<Wall>,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Variables of the caller that the agent shall see beside the allow-list.
+    pub env: Vec<(String, String)>,
+    /// The caller's proxy variables (`https_proxy`, `all_proxy`, `no_proxy`), lower-cased names.
+    pub proxy: Vec<(String, String)>,
+}
+
+/// A policy file's text and the name to use in messages.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PolicySource {
+    /// For messages.
+    pub name: String,
+    /// The TOML text.
+    pub text: String,
+}
+
+/// Size of a terminal in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TerminalSize {
+    /// Columns.
+    pub columns: u16,
+    /// Rows.
+    pub rows: u16,
+}
+
+/// Names a run: an id, an unambiguous beginning of one, or `last`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RunRef {
+    /// As typed.
+    pub run: String,
+}
+
+/// One run, as shown.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RunView {
+    /// Its id.
+    pub id: RunId,
+    /// Its order.
+    pub order: OrderId,
+    /// Its title.
+    pub title: String,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub state: RunState,
+    /// The repository's main worktree or, for a bare-less checkout, its root.
+    pub repo: PathBuf,
+    /// The run's branch.
+    pub branch: String,
+    /// The branch it starts from and merges into.
+    pub base_branch: String,
+    /// The commit it started from. Not `base` on the wire: the state `review` has a field of that name.
+    #[serde(rename = "base_commit")]
+    pub base: String,
+    /// Its worktree.
+    pub worktree: PathBuf,
+    /// Isolation tier in words.
+    pub tier: String,
+    /// Open blocks.
+    pub open_blocks: u32,
+    /// When it was created.
+    pub created_at: At,
+    /// When it ended.
+    pub ended_at: Option<At>,
+    /// The newest event known to the engine.
+    pub last_seq: EventSeq,
+    /// How it ended, kept also after a merge or discard.
+    pub outcome: Option<Outcome>,
+    /// Results of its checks, in words, one a line; empty when there were none.
+    pub checks: Vec<String>,
+    /// How many of them did not pass: failed, or not run.
+    #[serde(default)]
+    pub failed_checks: u32,
+    /// True when something was refused while nobody attended.
+    pub denied_unattended: bool,
+}
+
+/// Which runs.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RunList {
+    /// At most this many; 50 when absent.
+    pub limit: Option<u32>,
+}
+
+/// Runs.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Runs {
+    /// Newest first.
+    pub runs: Vec<RunView>,
+}
+
+/// Which events.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct EventsRequest {
+    /// As typed.
+    pub run: String,
+    /// The last event the caller has; 0 for none.
+    pub after: EventSeq,
+    /// At most this many; capped at 512.
+    pub limit: u32,
+    /// Longest wait for news in milliseconds; capped at 30,000.
+    pub wait_ms: u32,
+    /// Only these kinds (tags); all when empty.
+    pub kinds: Vec<String>,
+}
+
+/// A page of events.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct EventPage {
+    /// In order. Without a kind filter also without holes.
+    pub events: Vec<Event>,
+    /// Cursor for the next page, also when `events` is empty.
+    pub cursor: EventSeq,
+    /// True when the run is over and no event will follow.
+    pub ended: bool,
+}
+
+/// Bytes for a terminal.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct InputRequest {
+    /// As typed.
+    pub run: String,
+    /// The bytes, in base64.
+    pub bytes: String,
+}
+
+/// A terminal's new size.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ResizeRequest {
+    /// As typed.
+    pub run: String,
+    /// The size.
+    pub size: TerminalSize,
+}
