@@ -11,6 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("foreman-domain", &[]),
     ("foreman-policy", &["foreman-domain"]),
     ("foreman-store", &["foreman-domain", "foreman-policy"]),
+    ("foreman-schedule", &["foreman-domain"]),
     ("foreman-git", &["foreman-domain"]),
     ("foreman-cage", &["foreman-domain", "foreman-policy"]),
     (
@@ -18,19 +19,30 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["foreman-domain", "foreman-policy", "foreman-cage"],
     ),
     (
+        "foreman-runner",
+        &["foreman-domain", "foreman-policy", "foreman-shim"],
+    ),
+    (
         "foreman-engine",
         &[
             "foreman-domain",
             "foreman-policy",
             "foreman-store",
+            "foreman-schedule",
             "foreman-git",
             "foreman-cage",
             "foreman-shim",
+            "foreman-runner",
         ],
     ),
     (
         "foreman-cli",
-        &["foreman-domain", "foreman-policy", "foreman-engine"],
+        &[
+            "foreman-domain",
+            "foreman-policy",
+            "foreman-schedule",
+            "foreman-engine",
+        ],
     ),
     ("foreman-testkit", &["foreman-domain"]),
     ("foreman-tests", &[]),
@@ -46,10 +58,19 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
         "foreman-policy",
         &["tokio", "sqlx", "tauri", "git2", "nix", "libc"],
     ),
+    (
+        "foreman-schedule",
+        &["tokio", "sqlx", "tauri", "git2", "nix", "libc", "rand"],
+    ),
     ("foreman-git", &["sqlx", "tauri", "tokio"]),
     ("foreman-store", &["git2", "tauri"]),
     ("foreman-cage", &["sqlx", "git2", "tauri"]),
     ("foreman-shim", &["sqlx", "git2", "tauri"]),
+    (
+        "foreman-runner",
+        &["sqlx", "git2", "tauri", "clap", "foreman-cage"],
+    ),
+    ("foreman-runner", &["sqlx", "git2", "tauri", "clap"]),
     ("foreman-engine", &["sqlx", "git2", "tauri", "clap"]),
     ("foreman-cli", &["sqlx", "git2", "tauri"]),
 ];

@@ -62,7 +62,7 @@ fn one_round() -> Result<(), Box<dyn std::error::Error>> {
     runtime.block_on(async {
         let at = Instant::now();
         let config = gateway::Config {
-            sockets: launched.sockets,
+            sockets: launched.sockets?,
             init_pid: cage.init_pid(),
             proxy: gateway::ProxyConfig::default(),
         };

@@ -81,6 +81,18 @@ impl Cage {
         self.child(started, payload.stdio).await
     }
 
+    /// Starts a program beside what was started ahead, which goes on waiting for its turn: confined like
+    /// any other.
+    ///
+    /// # Errors
+    /// As [`Cage::spawn`].
+    pub async fn spawn_beside(&self, payload: Payload) -> Result<Child, SpawnError> {
+        let memory = payload.memory_file().map_err(SpawnError::Talk)?;
+        let (what, stdio) = (What::Program, payload.stdio.into());
+        let started = self.exchange.start(what, stdio, &[memory]).await?;
+        self.child(started, payload.stdio).await
+    }
+
     /// Waits until a program is executed.
     async fn child(&self, started: Started<'_>, stdio: PayloadStdio) -> Result<Child, SpawnError> {
         let status = started.status().await?;
@@ -155,7 +167,8 @@ impl Cage {
     }
 
     /// Tries the walls from inside, as a fully confined program. The gateway must be running: two
-    /// probes ask it, one of them about [`PROBE_NAME`](crate::PROBE_NAME). After
+    /// probes ask it, one of them about [`PROBE_NAME`](crate::PROBE_NAME). In a cage without any, the
+    /// network wall holds when there is no way to anywhere. After
     /// [`launch_ahead`](crate::launch_ahead) the first program has tried them. A cage without a `.git`
     /// in its working directory yields no [`Wall::Git`](foreman_domain::Wall::Git).
     pub async fn probe(&self) -> Vec<ProbeResult> {
@@ -181,6 +194,8 @@ impl Cage {
         let status = started.status().await?;
         let results = serde_json::from_slice(&status)
             .map_err(|_| SpawnError::Talk(io::ErrorKind::InvalidData.into()))?;
+        // What ends by itself is none of those that are killed with the cage.
+        self.wait(started.pid.unsigned_abs()).await;
         started.keep();
         Ok(results)
     }

@@ -38,6 +38,8 @@ pub(crate) struct Surroundings<'cage> {
     pub landlock: Option<BorrowedFd<'cage>>,
     pub filter: &'cage Filter,
     pub host: &'cage HostPlaces,
+    /// Whether a gateway captures what is sent in the cage's network.
+    pub gateway: bool,
 }
 
 /// Tells that the cage is ready and serves until the socket closes. Fails only before the first.
@@ -46,6 +48,7 @@ pub(crate) fn serve(
     identity: Identity,
     socket: &OwnedFd,
     built: &Built,
+    gateway: bool,
 ) -> Result<(), Failed> {
     let during = |what: &'static str| move || what.to_owned();
     let step = Step::InitProcess;
@@ -85,6 +88,7 @@ pub(crate) fn serve(
         landlock: ruleset.as_ref().map(AsFd::as_fd),
         filter: &filter,
         host: &built.host,
+        gateway,
     };
     let mut init = Init {
         socket,

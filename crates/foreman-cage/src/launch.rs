@@ -15,15 +15,13 @@ use crate::identity::Identity;
 use crate::kernel;
 use crate::sources::Sources;
 use crate::wire::{self, During, Failed, Report};
-use crate::{Cage, CageSpec, LaunchError, Payload, Step, gateway, init, remedy, root};
+use crate::{Cage, CageSpec, LaunchError, Payload, Step, gateway, init, network, remedy, root};
 use nix::poll::{PollFd, PollFlags, poll};
-use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt::ReceiveTimeout};
 use nix::sys::time::TimeVal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getppid};
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,8 +31,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub struct Launched {
     /// The cage. Nothing runs in it yet but its process 1.
     pub cage: Cage,
-    /// The sockets of its network, for [`gateway::start`].
-    pub sockets: gateway::Sockets,
+    /// The sockets of its network, for [`gateway::start`]. Otherwise why it has no network: that was
+    /// accepted by the specification, its network namespace is empty, and nothing can leave it.
+    pub sockets: Result<gateway::Sockets, LaunchError>,
     /// Listening stream socket of `/run/foreman/why.sock`; it does not block.
     pub why: OwnedFd,
     /// What was found out on the way.
@@ -46,8 +45,8 @@ pub struct Launched {
 pub struct Facts {
     /// Version of Landlock's interface; `None` when the kernel has none.
     pub landlock_abi: Option<u32>,
-    /// How connections are held, in words.
-    pub gate: String,
+    /// How connections are held, in words; `None` when there is no network to hold any in.
+    pub gate: Option<String>,
 }
 
 /// How often the launcher looks whether its children still live, and how long it waits in all.
@@ -132,12 +131,14 @@ fn finish(
     let init = construction.finish()?;
     let process = kernel::process_fd(init.as_raw()).map_err(during_answer)?;
     let cage = Cage::new(init, process, parts.proc, exchange, first);
-    let gate = parts.sockets.gate().name().to_owned();
+    let sockets = parts.sockets.map_err(remedy::explain);
+    let gate = sockets.as_ref().ok();
+    let gate = gate.map(|sockets| sockets.gate().name().to_owned());
     let landlock_abi = kernel::landlock_abi();
     let facts = Facts { landlock_abi, gate };
     Ok(Launched {
         cage,
-        sockets: parts.sockets,
+        sockets,
         why: parts.why,
         facts,
     })
@@ -162,7 +163,7 @@ struct Construction {
 
 /// What the children hand out.
 struct Parts {
-    sockets: gateway::Sockets,
+    sockets: Result<gateway::Sockets, Failed>,
     why: OwnedFd,
     proc: OwnedFd,
 }
@@ -193,8 +194,10 @@ impl Construction {
                 Report::Forked { init } => self.init = Some(Pid::from_raw(init)),
                 Report::Plumbed { description } => {
                     let taken = gateway::Sockets::from_fds(fds, &description);
-                    sockets = Some(taken.during(Step::Plumb, || "taking the sockets".into())?);
+                    let taken = taken.during(Step::Plumb, || "taking the sockets".into())?;
+                    sockets = Some(Ok(taken));
                 }
+                Report::NotPlumbed(why) => sockets = Some(Err(why)),
                 Report::Ready => {
                     let mut fds = fds.into_iter();
                     if let (Some(why), Some(proc)) = (fds.next(), fds.next()) {
@@ -261,7 +264,7 @@ impl Construction {
     }
 }
 
-fn no_answer(why: &str, errno: i32) -> Failed {
+pub(crate) fn no_answer(why: &str, errno: i32) -> Failed {
     Failed {
         step: Step::Answer,
         detail: why.to_owned(),
@@ -322,33 +325,7 @@ fn outer(
     drop((sources, network));
     wire::send(socket.as_fd(), &Report::Forked { init }, &[])
         .during(Step::Prepare, || "answering".into())?;
-    // This takes as long as building the files, so it is done meanwhile.
-    unshare(CloneFlags::CLONE_NEWNET).during(Step::Namespaces, || "unshare CLONE_NEWNET".into())?;
-    let own = std::fs::File::open("/proc/self/ns/net")
-        .during(Step::Namespaces, || "/proc/self/ns/net".into())?;
-    wire::send(networks.as_fd(), &Network, &[own.as_fd()])
-        .during(Step::Prepare, || "answering".into())?;
-    let sockets = gateway::plumb().map_err(|error| {
-        Failed::new(Step::Plumb, format!("cannot {}", error.step), &error.source)
-    })?;
-    let (fds, description) = sockets.into_fds();
-    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    wire::send(socket.as_fd(), &Report::Plumbed { description }, &fds)
-        .during(Step::Prepare, || "answering".into())
-}
-
-/// Comes with the network namespace.
-#[derive(Debug, Serialize, Deserialize)]
-struct Network;
-
-/// Moves the caller into the network namespace that the other child made.
-fn enter_network(from: &OwnedFd) -> Result<(), Failed> {
-    let received = wire::receive::<Network>(from.as_fd());
-    let network = received.during(Step::Namespaces, || "taking the network namespace".into())?;
-    let Some(network) = network.and_then(|(_, fds)| fds.into_iter().next()) else {
-        return Err(no_answer("its network was not made", libc::ESRCH));
-    };
-    setns(network, CloneFlags::CLONE_NEWNET).during(Step::Namespaces, || "setns".into())
+    network::make(spec, &networks, socket)
 }
 
 /// Process 1.
@@ -366,8 +343,8 @@ fn first(
         None => Sources::open(spec)?,
     };
     let built = root::build(spec, identity, sources)?;
-    enter_network(network)?;
-    init::serve(spec, identity, socket, &built)
+    let gateway = network::enter(network)?;
+    init::serve(spec, identity, socket, &built, gateway)
 }
 
 fn die_with_parent() -> Result<(), Failed> {

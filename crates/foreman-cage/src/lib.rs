@@ -10,8 +10,8 @@
 //! when [`Cage::destroy`] returns, the kernel has said that nothing of it is left.
 //!
 //! A step that fails ends the launch, leaves nothing behind and is named in the error with the
-//! kernel's answer, the wall and a remedy. No weaker cage is built instead; only the system call
-//! filter may be missing, where the specification accepts that by name.
+//! kernel's answer, the wall and a remedy. A weaker cage is built instead only where the specification
+//! accepts that by name: without the system call filter, or without any network.
 //!
 //! What it is not: it knows no policy, no run and no git, and it keeps no journal. Linux only.
 
@@ -34,6 +34,7 @@ mod init;
 mod kernel;
 mod landlock_wall;
 mod launch;
+mod network;
 mod payload;
 mod probe;
 mod proc_view;

@@ -62,7 +62,7 @@ pub(crate) fn become_program_when_told(
     if let Err(failed) = confine(around).and_then(|()| only_these(&[gate, status])) {
         return Some(NotRun::Unconfined(failed));
     }
-    let results = probe::run(around.spec, around.host);
+    let results = probe::run(around.spec, around.host, around.gateway);
     wire::send(gate.as_fd(), &results, &[]).ok()?;
     let told = matches!(nix::unistd::read(gate, &mut [0; 1]), Ok(1));
     told.then(|| NotRun::NotStarted {
@@ -112,7 +112,7 @@ pub(crate) fn become_probes(around: &Surroundings<'_>, streams: Streams, status:
         .and_then(|()| confine(around))
         .and_then(|()| only_these(&[&status]));
     let results = match confined {
-        Ok(()) => probe::run(around.spec, around.host),
+        Ok(()) => probe::run(around.spec, around.host, around.gateway),
         Err(failed) => vec![probe::unconfined(&failed)],
     };
     let text = serde_json::to_vec(&results).unwrap_or_default();

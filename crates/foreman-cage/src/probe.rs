@@ -92,10 +92,10 @@ impl Tries {
 }
 
 /// Tries every wall. The caller is confined and has no descriptors but the standard streams and the
-/// one it answers on.
-pub(crate) fn run(spec: &CageSpec, host: &HostPlaces) -> Vec<ProbeResult> {
+/// one it answers on. Without a gateway, a network that is as good as none is what must be seen.
+pub(crate) fn run(spec: &CageSpec, host: &HostPlaces, gateway: bool) -> Vec<ProbeResult> {
     // The gateway answers these while the others are tried.
-    let asked = egress::ask();
+    let asked = egress::ask(gateway);
     let mut results = vec![user_namespace(), files::mounts(spec, host), system_calls()];
     results.extend(files::git(spec));
     results.push(files::landlock());

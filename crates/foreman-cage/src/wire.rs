@@ -27,6 +27,8 @@ pub(crate) enum Report {
     Forked { init: i32 },
     /// The network is there; comes with the gateway's sockets.
     Plumbed { description: Vec<u8> },
+    /// The network cannot be captured, so it is empty; the specification accepts that.
+    NotPlumbed(Failed),
     /// The files are there; comes with the listener of `why.sock` and the cage's `/proc`.
     Ready,
     /// A step failed; nothing follows.

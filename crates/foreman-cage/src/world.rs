@@ -16,6 +16,8 @@
 //! because an ordinary user loses the capabilities over the new namespaces with every `exec`; so the
 //! command and the far side's program have none.
 
+mod cover;
+
 use crate::gateway::netlink::Route;
 use nix::fcntl::OFlag;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -42,6 +44,10 @@ pub struct WorldSpec {
     pub serve: Vec<OsString>,
     /// Program and arguments that run on the near side.
     pub command: Vec<OsString>,
+    /// Folders of the machine that are empty in the world, and may be filled there.
+    pub cover: Vec<PathBuf>,
+    /// Folders that are seen at their places although one above them is covered.
+    pub show: Vec<PathBuf>,
 }
 
 /// Why a world could not be made.
@@ -123,6 +129,7 @@ pub fn enter(spec: &WorldSpec) -> Result<u8, WorldError> {
 /// Process 1 of the world: mounts, network, far side, command.
 fn inside(spec: &WorldSpec) -> Result<u8, WorldError> {
     furnish_mounts(spec)?;
+    cover::cover(&spec.cover, &spec.show)?;
     start_far_side(spec)?;
     let Some((program, arguments)) = spec.command.split_first() else {
         return Ok(0);

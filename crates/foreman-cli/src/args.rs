@@ -1,8 +1,36 @@
 //! What can be typed, and the help for it.
 
+mod awake;
+mod search;
+mod shell;
+
+pub use awake::{AwakeArgs, WhenArg};
+pub use search::SearchArgs;
+pub use shell::ShellArgs;
+
+mod serving;
+
+pub use serving::{DoctorArgs, ServeArgs, ShutdownArgs, WatchArgs};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use foreman_domain::{Scope, Wall};
 use std::path::PathBuf;
+
+mod compare;
+mod disk;
+mod orders;
+pub mod provisioning;
+mod review;
+
+pub use provisioning::{PrepareArgs, ProjectCommand};
+
+pub use compare::CompareArgs;
+pub use disk::{DiskArgs, DiskCleanArgs, DiskCommand, DiskEventsArgs, DiskQuotaArgs};
+pub use orders::{
+    FolderName, HintArgs, LimitsArgs, OrderAddArgs, OrderCommand, OrderEditArgs, OrderListArgs,
+    OrderName, OrdersArgs, OrdersCommand, OrdersOf, OrdersWatchCommand, RecurrenceArgs, TextArgs,
+};
+pub use review::{DiffArgs, MergeArgs, MergesArgs, PushArgs, SyncArgs};
 
 /// Runs a coding agent in a cage: its own git worktree, no network but what you allow.
 ///
@@ -59,23 +87,56 @@ pub enum Command {
     Runs(RunsArgs),
     /// Show one run: where it stands, its branch, its worktree, its checks.
     Show(RunName),
+    /// Open a shell in a live run's cage, beside the agent, or run a command there.
+    Shell(ShellArgs),
     /// Print a run's events.
     Events(EventsArgs),
+    /// Find events in which words occur, in all runs or in everything that one printed.
+    Search(SearchArgs),
     /// Show what a run changed since the commit it started from.
-    Diff(RunName),
+    Diff(DiffArgs),
+    /// Bring a run's commits onto its base branch as it is now, and check them again.
+    Sync(SyncArgs),
     /// Fast-forward the base branch to what you reviewed.
     Merge(MergeArgs),
+    /// Show what waits to be merged, and what became of it.
+    Merges(MergesArgs),
+    /// Push what you reviewed to a branch of a remote, and say where to open a pull request.
+    Push(PushArgs),
     /// Remove a run's worktree and branch; a snapshot keeps everything.
     Discard(RunName),
     /// Bring a discarded run back from its snapshot.
     Restore(RunName),
     /// Stop a run; what it did so far is kept.
     Stop(RunName),
+    /// Hand in orders that are started when their turn comes; show, change, cancel and start them.
+    #[command(subcommand)]
+    Order(OrderCommand),
+    /// List orders; pause the queue, set its limits, watch folders of order files.
+    Orders(OrdersArgs),
+    /// Try again what a run was asked to do: a new attempt in a new worktree, from the base as it is now.
+    Retry(RunName),
+    /// Show and trust what a repository itself says about making its runs ready.
+    #[command(subcommand)]
+    Project(ProjectCommand),
     /// Show, explain, trust and take back rules.
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Prove each wall of the cage on this machine, and say what is missing.
-    Doctor,
+    /// Show several attempts side by side: a group of orders, or runs.
+    Compare(CompareArgs),
+    /// Show what runs use on disk and what could go; clean up; set a quota.
+    Disk(DiskArgs),
+    /// Say, or set, when the machine is kept awake while runs are at work.
+    Awake(AwakeArgs),
+    /// Prove each wall of the cage on this machine, compare what is stored with what is there, and say
+    /// what is missing.
+    Doctor(DoctorArgs),
+    /// Host the engine as a service: in the foreground, in the background, or under systemd.
+    Serve(ServeArgs),
+    /// End the service in good order; runs go on unless told otherwise.
+    Shutdown(ShutdownArgs),
+    /// Print a line for everything that changes: runs, orders, blocks.
+    Watch(WatchArgs),
     /// Inside a cage: say why something was refused.
     Why(WhyArgs),
     /// The internet of the demo.
@@ -124,6 +185,10 @@ pub struct RunArgs {
     /// Bounds, for example `wall=2h,memory=4GiB,processes=512,output=256MiB`.
     #[arg(long, value_name = "LIST")]
     pub bounds: Option<String>,
+    /// Give up on what is held when nobody answers for this long (`10m`): it is then refused, and not
+    /// asked again. Without it, it waits for as long as it takes.
+    #[arg(long, value_name = "DURATION", conflicts_with = "unattended")]
+    pub hold_limit: Option<String>,
     /// Shell command that prepares the worktree, in the cage, before the agent.
     #[arg(long, value_name = "CMD")]
     pub setup: Option<String>,
@@ -133,13 +198,17 @@ pub struct RunArgs {
     /// Pass this variable of yours to the agent, or set it (may be repeated).
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
+    /// How its worktree is made ready.
+    #[command(flatten)]
+    pub prepare: PrepareArgs,
     /// Give the agent a terminal; our keys are then behind Ctrl-].
     #[arg(long)]
     pub tty: bool,
     /// Nobody attends: refuse what no rule allows at once, instead of holding it.
     #[arg(long)]
     pub unattended: bool,
-    /// Start although this wall does not hold here (may be repeated; see `foreman doctor`).
+    /// Start although this wall is missing here (may be repeated; see `foreman doctor`). Without
+    /// `network` the run has none at all: every connection is refused at once.
     #[arg(long, value_name = "WALL", value_parser = parse_wall)]
     pub accept_weaker: Vec<Wall>,
     /// The agent: program and arguments, after `--`.
@@ -252,6 +321,9 @@ pub struct RunsArgs {
     /// At most this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
+    /// Only those that were started before this run.
+    #[arg(long, value_name = "RUN")]
+    pub before: Option<String>,
 }
 
 /// Arguments of `foreman events`.
@@ -268,16 +340,6 @@ pub struct EventsArgs {
     /// Only events after this one.
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     pub after: u64,
-}
-
-/// Arguments of `foreman merge`.
-#[derive(Debug, Args)]
-pub struct MergeArgs {
-    /// The run: its id, a beginning of it, or `last`.
-    pub run: String,
-    /// Token of what was reviewed, from `foreman diff --json`. Required without a terminal.
-    #[arg(long, value_name = "TOKEN")]
-    pub expect: Option<String>,
 }
 
 /// `foreman policy ...`
@@ -342,15 +404,17 @@ pub struct WhyArgs {
 }
 
 fn parse_wall(text: &str) -> Result<Wall, String> {
-    Wall::ALL
-        .into_iter()
-        .find(|wall| wall.name() == text)
-        .ok_or_else(|| {
-            format!(
-                "there is no such wall; walls are {}",
-                Wall::ALL.map(Wall::name).join(", ")
-            )
-        })
+    let named = |wall: &Wall| wall.name() == text;
+    let wall = Wall::ALL.into_iter().find(named).ok_or_else(|| {
+        format!(
+            "there is no such wall; walls are {}",
+            Wall::ALL.map(Wall::name).join(", ")
+        )
+    })?;
+    match wall.why_never_weaker() {
+        None => Ok(wall),
+        Some(why) => Err(format!("--accept-weaker {text} is not possible: {why}")),
+    }
 }
 
 #[cfg(test)]
@@ -419,5 +483,20 @@ mod tests {
     fn an_unknown_wall_is_answered_with_the_list() {
         let error = parse(&["run", "--accept-weaker", "selinux", "--", "x"]).unwrap_err();
         assert!(error.to_string().contains("landlock, cgroup"), "{error}");
+    }
+
+    #[test]
+    fn a_wall_that_every_cage_is_made_of_cannot_be_given_up() {
+        for wall in Wall::ALL {
+            let parsed = parse(&["run", "--accept-weaker", wall.name(), "--", "x"]);
+            match wall {
+                Wall::UserNamespace | Wall::Mounts | Wall::Git => {
+                    let said = parsed.unwrap_err().to_string();
+                    let wanted = format!("--accept-weaker {} is not possible", wall.name());
+                    assert!(said.contains(&wanted), "{said}");
+                }
+                _ => assert!(parsed.is_ok(), "{wall:?}"),
+            }
+        }
     }
 }

@@ -1,20 +1,32 @@
 //! One function per command: asks the engine, writes the answer, says the exit code.
 
+mod awake;
 mod blocks;
+mod compare;
 mod decide;
+mod disk;
 mod doctor;
 mod events;
+mod gate;
+mod hints;
+mod order;
+mod orders;
 mod policy;
+mod project;
 mod review;
 mod run;
 mod runs;
+mod search;
+mod serve;
+mod shell;
 mod why;
 
 pub use doctor::show as show_doctor;
 pub use review::show as show_diff;
+pub use serve::leave_behind;
 
 use crate::answer::Answer;
-use crate::args::{Cli, Command, PolicyCommand};
+use crate::args::{Cli, Command, PolicyCommand, ProjectCommand};
 use crate::demo;
 use crate::engine::{self, Engine};
 use crate::error::{CliError, environment};
@@ -22,7 +34,7 @@ use clap::Parser;
 use foreman_domain::{Code, ExitCode, Failure};
 use foreman_engine::api::RunRef;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 /// What a command ends with.
@@ -31,15 +43,15 @@ pub type Done = Result<ExitCode, CliError>;
 /// How long background work may take to end once the command is done.
 const LEAVE: Duration = Duration::from_secs(2);
 
-/// Parses and runs a command line, the program's name included.
+/// Parses and runs a command line, the program's name included; gives the exit code.
 #[must_use]
-pub fn run(args: Vec<OsString>) -> ExitCode {
+pub fn run(args: Vec<OsString>) -> u8 {
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => return not_parsed(&args, &error),
     };
     let answer = Answer::new(cli.json);
-    start_log();
+    start_log(matches!(cli.command, Command::Serve(_)));
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -57,61 +69,89 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     finish(&answer, done)
 }
 
-fn finish(answer: &Answer, done: Done) -> ExitCode {
+fn finish(answer: &Answer, done: Done) -> u8 {
     match done {
-        Ok(code) => code,
+        Ok(code) => code as u8,
         Err(error) => {
             if let Some(failure) = error.to_failure() {
                 // When neither stdout nor stderr can be written, the exit code still says it.
                 let _ = answer.refusal(&failure);
             }
-            error.exit()
+            error.number()
         }
     }
 }
 
 /// Help and version go to stdout; a wrong command line is a refusal.
-fn not_parsed(args: &[OsString], error: &clap::Error) -> ExitCode {
+fn not_parsed(args: &[OsString], error: &clap::Error) -> u8 {
     let own = args.iter().take_while(|word| *word != "--");
     let is_json = own.into_iter().any(|word| word == "--json");
     if !error.use_stderr() || !is_json {
         let _ = error.print();
-        return if error.use_stderr() {
+        let code = if error.use_stderr() {
             ExitCode::Usage
         } else {
             ExitCode::Ok
         };
+        return code as u8;
     }
     let text = error.render().to_string();
-    let message = text
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .trim_start_matches("error: ");
-    let failure = Failure::new(Code::Usage, message).hint("See `foreman --help`.");
-    finish(&Answer::new(true), Err(failure.into()))
+    finish(&Answer::new(true), Err(wrong_usage(&text).into()))
 }
 
-/// Logs go to stderr, and only when `FOREMAN_LOG` asks for them: stdout is the answer.
-fn start_log() {
-    let Ok(filter) = std::env::var("FOREMAN_LOG") else {
-        return;
+/// What the parser said, as one sentence, and its suggestion, where it has one.
+fn wrong_usage(text: &str) -> Failure {
+    let mut parts = text.split("\n\n");
+    let first = parts.next().unwrap_or_default();
+    let message: Vec<_> = first.lines().map(str::trim).collect();
+    let message = message.join(" ");
+    let tips: Vec<_> = parts
+        .flat_map(str::lines)
+        .filter_map(|line| line.trim().strip_prefix("tip: "))
+        .collect();
+    let see = "See `foreman --help`.";
+    let hint = match tips.as_slice() {
+        [] => see.to_owned(),
+        tips => format!("{}. {see}", tips.join("; ")),
+    };
+    Failure::new(Code::Usage, message.trim_start_matches("error: ")).hint(hint)
+}
+
+/// Logs go to stderr, and only when `FOREMAN_LOG` asks for them or a service runs: stdout is the answer.
+fn start_log(is_service: bool) {
+    let filter = match std::env::var("FOREMAN_LOG") {
+        Ok(filter) => filter,
+        Err(_) if is_service => "info,sqlx=warn".to_owned(),
+        Err(_) => return,
     };
     let _ = tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .try_init();
 }
 
 async fn dispatch(cli: Cli, answer: &Answer) -> Done {
     // These need no engine.
     match cli.command {
+        Command::Serve(ref args) => {
+            if let Some(done) = serve::without_engine(args, answer) {
+                return done;
+            }
+        }
         Command::Why(_) => return why::outside(),
         Command::DemoServer => return demo::serve().await,
         Command::Demo(args) => return demo::run(args, answer).await,
         _ => {}
     }
     let engine = engine::open().await?;
+    if matches!(
+        cli.command,
+        Command::Run(_) | Command::Attach(_) | Command::Watch(_)
+    ) {
+        // These stay for a while: what waits in the queue need not wait for them to end.
+        engine.0.dispatch_orders();
+    }
     let done = with_engine(cli.command, &engine, answer).await;
     engine.0.close().await;
     std::io::stdout().flush()?;
@@ -127,19 +167,35 @@ async fn with_engine(command: Command, engine: &Engine, answer: &Answer) -> Done
         Command::Deny(args) => decide::deny(args, engine, answer).await,
         Command::Undo(args) => decide::undo(args, engine, answer).await,
         Command::Runs(args) => runs::list(args, engine, answer).await,
+        Command::Shell(args) => shell::shell(args, engine, answer).await,
         Command::Show(name) => runs::show(reference(name.run), engine, answer).await,
+        Command::Retry(name) => run::retry(name, engine, answer).await,
+        Command::Project(ProjectCommand::Show(args)) => project::show(args, engine, answer).await,
+        Command::Project(ProjectCommand::Trust(args)) => project::trust(args, engine, answer).await,
+        Command::Order(command) => order::order(command, engine, answer).await,
+        Command::Orders(args) => orders::orders(args.command, args.list, engine, answer).await,
         Command::Stop(name) => runs::stop(reference(name.run), engine, answer).await,
         Command::Discard(name) => runs::discard(reference(name.run), engine, answer).await,
         Command::Restore(name) => runs::restore(reference(name.run), engine, answer).await,
         Command::Events(args) => events::events(args, engine, answer).await,
-        Command::Diff(name) => review::diff(reference(name.run), engine, answer).await,
+        Command::Search(args) => search::search(args, engine, answer).await,
+        Command::Diff(args) => review::diff(args, engine, answer).await,
+        Command::Sync(args) => gate::sync(args, engine, answer).await,
+        Command::Merges(args) => gate::merges(args, engine, answer).await,
+        Command::Push(args) => gate::push(args, engine, answer).await,
         Command::Merge(args) => review::merge(args, engine, answer).await,
         Command::Policy(PolicyCommand::Show(of)) => policy::show(of, engine, answer).await,
         Command::Policy(PolicyCommand::Why(args)) => policy::why(args, engine, answer).await,
         Command::Policy(PolicyCommand::Revoke(name)) => policy::revoke(name, engine, answer).await,
         Command::Policy(PolicyCommand::Trust(args)) => policy::trust(args, engine, answer).await,
         Command::Policy(PolicyCommand::Write(name)) => policy::write(name, engine, answer).await,
-        Command::Doctor => doctor::doctor(engine, answer).await,
+        Command::Compare(args) => compare::compare(args, engine, answer).await,
+        Command::Disk(args) => disk::disk(args.command, engine, answer).await,
+        Command::Awake(args) => awake::awake(args, engine, answer).await,
+        Command::Doctor(args) => doctor::doctor(args, engine, answer).await,
+        Command::Serve(args) => serve::serve(args, engine, answer).await,
+        Command::Shutdown(args) => serve::shutdown(args, engine, answer).await,
+        Command::Watch(args) => hints::watch(args, engine, answer).await,
         // Answered before an engine was opened.
         Command::Why(_) => why::outside(),
         Command::DemoServer => demo::serve().await,
@@ -191,4 +247,25 @@ pub(crate) fn needs_expect(command: &str, source: &str) -> Failure {
         format!("without a terminal, `foreman {command}` needs --expect with the token of what was shown"),
     )
     .hint(format!("Take it from `{source}`."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(words: &[&str]) -> Failure {
+        let words = std::iter::once("foreman").chain(words.iter().copied());
+        let error = Cli::try_parse_from(words).unwrap_err();
+        wrong_usage(&error.render().to_string())
+    }
+
+    #[test]
+    fn a_wrong_command_line_keeps_its_suggestion_in_json() {
+        let failure = refused(&["rums", "--json"]);
+        assert_eq!(failure.code, Code::Usage);
+        assert!(failure.message.contains("rums"), "{failure:?}");
+        assert!(failure.hint.is_some_and(|hint| hint.contains("runs")));
+        let failure = refused(&["run", "--json"]);
+        assert!(failure.message.contains("<CMD>"), "{failure:?}");
+    }
 }

@@ -131,8 +131,10 @@ async fn no_world(dir: &Path, shim: &Path, answer: &Answer) -> CliError {
     };
     if let Ok(host) = Host::open(options).await {
         let engine = Remote(host);
-        if let (Ok(report), false) = (engine.doctor(DoctorRequest {}).await, answer.is_json())
-            && let Err(error) = crate::command::show_doctor(&report, answer)
+        if let (Ok(report), false) = (
+            engine.doctor(DoctorRequest::default()).await,
+            answer.is_json(),
+        ) && let Err(error) = crate::command::show_doctor(&report, answer)
         {
             return error.into();
         }

@@ -12,6 +12,9 @@ pub enum CliError {
     /// The answer could not be written.
     #[error("cannot write the answer")]
     Output(#[from] io::Error),
+    /// A program that ran on the operator's behalf ended with a code of its own, which is passed on.
+    #[error("the program ended with code {0}")]
+    PassedOn(u8),
 }
 
 impl CliError {
@@ -23,6 +26,16 @@ impl CliError {
             Self::Refused(failure) => failure.code.exit(),
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::Ok,
             Self::Output(_) => ExitCode::Environment,
+            Self::PassedOn(_) => ExitCode::AgentFailed,
+        }
+    }
+
+    /// What this process ends with: [`CliError::exit`], or the code that is passed on.
+    #[must_use]
+    pub fn number(&self) -> u8 {
+        match self {
+            Self::PassedOn(code) => *code,
+            other => other.exit() as u8,
         }
     }
 
@@ -31,6 +44,8 @@ impl CliError {
     pub fn to_failure(&self) -> Option<Failure> {
         match self {
             Self::Refused(failure) => Some(failure.clone()),
+            // What it had to say it has said itself.
+            Self::PassedOn(_) => None,
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
             Self::Output(error) => Some(Failure::new(
                 Code::Environment,

@@ -33,6 +33,22 @@ enum Body {
     Cage { is_error: bool, text: String },
 }
 
+impl Entry {
+    /// What it says, without time, colour or repeats.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match &self.body {
+            Body::Ours { text, .. } | Body::Cage { text, .. } => text,
+        }
+    }
+
+    /// True for output of the cage, which is drawn behind [`GUTTER`].
+    #[must_use]
+    pub fn is_of_cage(&self) -> bool {
+        matches!(self.body, Body::Cage { .. })
+    }
+}
+
 /// Builds the feed of one run.
 #[derive(Debug)]
 pub struct Feed {
@@ -240,6 +256,22 @@ impl Feed {
                 };
                 let how = words::step_result(result, *millis);
                 self.ours(at, tone, format!("step {step} {how}"));
+            }
+            EventKind::ShellOpened {
+                by, argv, terminal, ..
+            } => {
+                let by = sanitize_line(by);
+                let how = if *terminal { " on a terminal" } else { "" };
+                let what = shortened(&words::argv(argv));
+                self.ours(
+                    at,
+                    Tone::Strong,
+                    format!("shell of {by} opens{how}: {what}"),
+                );
+            }
+            EventKind::ShellEnded { result, millis, .. } => {
+                let how = words::step_result(result, *millis);
+                self.ours(at, Tone::Plain, format!("shell {how}"));
             }
             EventKind::Output { stream, text, .. } => self.output(*stream, text),
             EventKind::NameLookedUp { name } => {

@@ -18,11 +18,13 @@ pub mod feed;
 pub mod keys;
 pub mod layout;
 mod lent;
+mod notify_systemd;
 pub mod paint;
 pub mod panel;
 pub mod place;
 mod screen;
 pub mod terminal;
+pub mod unit;
 pub mod words;
 
 mod command;
@@ -34,6 +36,5 @@ use std::process::ExitCode;
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let code = command::run(std::env::args_os().collect());
-    ExitCode::from(code as u8)
+    ExitCode::from(command::run(std::env::args_os().collect()))
 }

@@ -6,12 +6,17 @@
 //! the shell.
 
 use crate::keys::{self, Key};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::termios::{FlushArg, tcflush};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 
 static RAW: AtomicBool = AtomicBool::new(false);
@@ -27,6 +32,9 @@ pub const LEAVE_FULL_SCREEN: &str = "\u{1b}[?1049l";
 
 /// What the watching of a feed changes: no wrap, no cursor.
 const RESTORE_FEED: &str = "\u{1b}[0m\u{1b}[?25h\u{1b}[?7h";
+
+/// How long answers of the terminal are waited for once an agent had it.
+const ANSWERS: Duration = Duration::from_millis(100);
 
 /// Whether an agent had the terminal, so that everything must be reset.
 static LENT: AtomicBool = AtomicBool::new(false);
@@ -83,18 +91,49 @@ fn restore() {
     } else {
         ""
     };
-    let rest = if LENT.swap(false, Ordering::SeqCst) {
-        PLAIN
-    } else {
-        RESTORE_FEED
-    };
+    let was_lent = LENT.swap(false, Ordering::SeqCst);
+    let rest = if was_lent { PLAIN } else { RESTORE_FEED };
     let sequence = format!("{full}{rest}");
     let mut out = io::stdout().lock();
     // Nothing better can be done when the terminal is gone.
     let _ = out
         .write_all(sequence.as_bytes())
         .and_then(|()| out.flush());
+    if was_lent {
+        drop_answers();
+    }
     let _ = crossterm::terminal::disable_raw_mode();
+}
+
+/// Throws away what the terminal answers to questions that the caged side asked at its very end: the
+/// operator's shell would take it for typed. For a terminal that is still raw.
+fn drop_answers() {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        swallow(stdin.as_fd(), ANSWERS);
+    } else if let Ok(terminal) = File::open("/dev/tty") {
+        swallow(terminal.as_fd(), ANSWERS);
+    }
+}
+
+/// Throws away all input that comes within `patience`, and then whatever is still waiting.
+fn swallow(terminal: BorrowedFd<'_>, patience: Duration) {
+    let until = Instant::now() + patience;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut watched = [PollFd::new(terminal, PollFlags::POLLIN)];
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        let polled = poll(&mut watched, timeout);
+        let is_gone = tcflush(terminal, FlushArg::TCIFLUSH).is_err()
+            || watched
+                .iter()
+                .filter_map(PollFd::revents)
+                .any(|seen| seen.intersects(PollFlags::POLLHUP | PollFlags::POLLERR));
+        match polled {
+            Ok(_) | Err(Errno::EINTR) if !is_gone && Instant::now() < until => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
 }
 
 /// Columns and rows; 80 by 24 where nobody knows.
@@ -161,7 +200,7 @@ impl Input {
 
 /// Throws away everything typed so far at a terminal in its usual mode, before a question is read.
 pub fn flush_typed() {
-    let _ = nix::sys::termios::tcflush(io::stdin(), nix::sys::termios::FlushArg::TCIFLUSH);
+    let _ = tcflush(io::stdin(), FlushArg::TCIFLUSH);
 }
 
 /// Asks for one key. Keys count once the question has stood for half a second, as on a card; `None`
@@ -197,4 +236,68 @@ pub async fn ask_key(question: &str) -> io::Result<Option<char>> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", answer.map(String::from).unwrap_or_default())?;
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::pty::openpty;
+    use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
+
+    /// What a terminal says to the question for its kind.
+    const ANSWER: &[u8] = b"\x1b[?1;2c";
+
+    fn is_waiting(terminal: &impl AsFd, long: u16) -> bool {
+        let mut watched = [PollFd::new(terminal.as_fd(), PollFlags::POLLIN)];
+        poll(&mut watched, long).unwrap() > 0
+    }
+
+    #[test]
+    fn answers_of_the_terminal_are_not_left_for_the_shell() {
+        let pair = openpty(None, None).unwrap();
+        let (mut outer, inner) = (File::from(pair.master), pair.slave);
+        let mut settings = tcgetattr(&inner).unwrap();
+        cfmakeraw(&mut settings);
+        tcsetattr(&inner, SetArg::TCSANOW, &settings).unwrap();
+
+        outer.write_all(ANSWER).unwrap();
+        assert!(is_waiting(&inner, 5000));
+        // And one for each time that the one before was thrown away, up to the third.
+        let typing = std::thread::spawn({
+            let inner = inner.try_clone().unwrap();
+            move || {
+                for _ in 0..2 {
+                    let until = Instant::now() + Duration::from_secs(10);
+                    while is_waiting(&inner, 0) && Instant::now() < until {
+                        std::thread::yield_now();
+                    }
+                    outer.write_all(ANSWER).unwrap();
+                }
+                outer
+            }
+        });
+        let begin = Instant::now();
+        swallow(inner.as_fd(), Duration::from_secs(2));
+        let took = begin.elapsed();
+        let mut outer = typing.join().unwrap();
+        assert!(!is_waiting(&inner, 0), "an answer was left");
+        assert!(took >= Duration::from_millis(1900), "{took:?}");
+        assert!(took < Duration::from_secs(20), "{took:?}");
+
+        outer.write_all(b"typed").unwrap();
+        assert!(is_waiting(&inner, 5000), "input still arrives afterwards");
+    }
+
+    #[test]
+    fn a_terminal_that_is_gone_or_none_is_not_waited_for() {
+        let long = Duration::from_secs(60);
+        let begin = Instant::now();
+        let pair = openpty(None, None).unwrap();
+        drop(pair.master);
+        swallow(pair.slave.as_fd(), long);
+        let (pipe, other) = std::io::pipe().unwrap();
+        (&other).write_all(b"x").unwrap();
+        swallow(pipe.as_fd(), long);
+        assert!(begin.elapsed() < long);
+    }
 }

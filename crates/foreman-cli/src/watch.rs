@@ -7,6 +7,7 @@ mod plain;
 mod terminal;
 
 pub use plain::{json, lines};
+pub(crate) use terminal::Display;
 
 use crate::answer::Answer;
 use crate::error::CliError;

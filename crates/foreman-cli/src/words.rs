@@ -137,15 +137,21 @@ pub fn verdict(verdict: &ConnectVerdict) -> &'static str {
 pub fn fail_reason(reason: &FailReason) -> String {
     let safe = |message: &str| sanitize_line(message);
     match reason {
-        FailReason::Provision { message } => {
-            format!("it could not be prepared: {}", safe(message))
+        FailReason::Provision { message, hint, .. } => {
+            let hint = hint.as_deref().map(|hint| format!(". {}", safe(hint)));
+            let hint = hint.unwrap_or_default();
+            format!(
+                "it could not be prepared: {}{}",
+                safe(message),
+                hint.trim_end_matches('.')
+            )
         }
         FailReason::Wall { message } => format!(
             "a wall does not hold, so nothing was started: {}",
             safe(message)
         ),
         FailReason::Setup { message } => format!("the setup command failed: {}", safe(message)),
-        FailReason::Agent { message } | FailReason::Bound { message } => {
+        FailReason::Agent { message } | FailReason::Bound { message, .. } => {
             format!("{}; it left no commits", safe(message))
         }
         FailReason::Harvest { message } => format!(
@@ -158,7 +164,7 @@ pub fn fail_reason(reason: &FailReason) -> String {
 fn cause(cause: &CancelCause) -> String {
     match cause {
         CancelCause::Operator => "by the operator".into(),
-        CancelCause::Bound { what } => {
+        CancelCause::Bound { what, .. } => {
             format!("because a bound was reached: {}", sanitize_line(what))
         }
     }
@@ -222,6 +228,11 @@ pub fn run_exit(outcome: &Outcome, denied_unattended: bool, checks_passed: bool)
             reason: FailReason::Wall { .. },
         } => ExitCode::WallMissing,
         Outcome::Failed {
+            reason: FailReason::Provision {
+                code: Some(code), ..
+            },
+        } => code.exit(),
+        Outcome::Failed {
             reason: FailReason::Provision { .. } | FailReason::Harvest { .. },
         } => ExitCode::Environment,
         _ if denied_unattended => ExitCode::DeniedUnattended,
@@ -276,9 +287,22 @@ mod tests {
                 8,
             ),
             (
-                failed(FailReason::Provision { message: message() }),
+                failed(FailReason::Provision {
+                    message: message(),
+                    code: None,
+                    hint: None,
+                }),
                 false,
                 9,
+            ),
+            (
+                failed(FailReason::Provision {
+                    message: message(),
+                    code: Some(foreman_domain::Code::BadRepository),
+                    hint: None,
+                }),
+                false,
+                3,
             ),
         ] {
             assert_eq!(run_exit(&outcome, denied, true) as u8, code, "{outcome:?}");
@@ -308,7 +332,10 @@ mod tests {
             "was stopped after 2.0 s: wall time reached its bound of 2s"
         );
         assert_eq!(
-            fail_reason(&FailReason::Bound { message: why() }),
+            fail_reason(&FailReason::Bound {
+                message: why(),
+                breach: None,
+            }),
             "wall time reached its bound of 2s; it left no commits"
         );
     }

@@ -187,6 +187,8 @@ pub enum Decider {
     Unattended,
     /// The floor: never amendable.
     Floor,
+    /// Nobody, within the run's limit: given up, which is no denial.
+    Limit,
 }
 
 /// How far a decision reaches.

@@ -1,8 +1,8 @@
 //! The one envelope of everything that happens in a run, and the kinds it carries.
 
 use crate::{
-    Amendment, At, Block, BlockId, Decider, EventSeq, HoldId, Revision, RunId, RunState, StepKind,
-    StepName, StepResult, Subject,
+    Amendment, At, Block, BlockId, Decider, EventSeq, HoldId, Revision, RunId, RunState, ShellId,
+    StepKind, StepName, StepResult, Subject,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -105,6 +105,27 @@ impl Wall {
         }
     }
 
+    /// Why no run can start without this wall, whatever is accepted; `None` for a wall that
+    /// `--accept-weaker` may name. Follows "--accept-weaker NAME is not possible: ".
+    #[must_use]
+    pub fn why_never_weaker(self) -> Option<&'static str> {
+        match self {
+            Self::UserNamespace => Some(
+                "every other wall is made inside of user namespaces, so without them there is no \
+                 cage to build",
+            ),
+            Self::Mounts => Some(
+                "without mounts of its own there is no cage to build: the run would see and write \
+                 every file of yours",
+            ),
+            Self::Git => Some(
+                "without git's private directory the run would write your repository itself, its \
+                 hooks and its configuration",
+            ),
+            Self::Network | Self::Dns | Self::Seccomp | Self::Landlock | Self::Cgroup => None,
+        }
+    }
+
     /// The wall's name, as `--accept-weaker` and JSON spell it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -194,6 +215,27 @@ pub enum EventKind {
         #[serde(flatten)]
         result: StepResult,
         /// How long it ran, in milliseconds.
+        millis: u64,
+    },
+    /// The operator opened a shell in the cage, beside the step that runs.
+    ShellOpened {
+        /// Which.
+        shell: ShellId,
+        /// Who opened it.
+        by: String,
+        /// Its argument vector.
+        argv: Vec<String>,
+        /// True when it has a terminal.
+        terminal: bool,
+    },
+    /// A shell ended.
+    ShellEnded {
+        /// Which.
+        shell: ShellId,
+        /// How.
+        #[serde(flatten)]
+        result: StepResult,
+        /// How long it was open, in milliseconds.
         millis: u64,
     },
     /// Output of a step: one line, or a chunk of a terminal.
@@ -300,6 +342,8 @@ impl EventKind {
         "probe",
         "step_started",
         "step_ended",
+        "shell_opened",
+        "shell_ended",
         "output",
         "name_looked_up",
         "egress",
@@ -322,6 +366,8 @@ impl EventKind {
             Self::Probe { .. } => "probe",
             Self::StepStarted { .. } => "step_started",
             Self::StepEnded { .. } => "step_ended",
+            Self::ShellOpened { .. } => "shell_opened",
+            Self::ShellEnded { .. } => "shell_ended",
             Self::Output { .. } => "output",
             Self::NameLookedUp { .. } => "name_looked_up",
             Self::Egress { .. } => "egress",
@@ -343,6 +389,8 @@ impl EventKind {
             self,
             Self::State { .. }
                 | Self::StepEnded { .. }
+                | Self::ShellOpened { .. }
+                | Self::ShellEnded { .. }
                 | Self::Block { .. }
                 | Self::Amendment { .. }
                 | Self::PolicyApplied { .. }
@@ -420,6 +468,11 @@ mod tests {
             },
             EventKind::StepEnded {
                 result: StepResult::Exited { code: 3 },
+                millis: 1,
+            },
+            EventKind::ShellEnded {
+                shell: ShellId::from_random(1),
+                result: StepResult::Signalled { signal: 9 },
                 millis: 1,
             },
             EventKind::Egress {

@@ -1,5 +1,6 @@
 //! What a command answers when it cannot do what was asked: a closed code, a sentence, a remedy.
 
+use crate::text::without_error_numbers;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -98,12 +99,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A refusal without a remedy.
+    /// A refusal without a remedy. The system's error numbers are taken out of the message.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
-            message: message.into(),
+            message: without_error_numbers(&message.into()),
             hint: None,
         }
     }

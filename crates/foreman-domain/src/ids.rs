@@ -107,6 +107,42 @@ impl OrderId {
     }
 }
 
+impl OrderId {
+    /// Longest id that an operator may choose, in bytes.
+    pub const LONGEST: usize = 64;
+
+    /// Makes an id of 64 random bits, for an order that was given none.
+    #[must_use]
+    pub fn from_random(bits: u64) -> Self {
+        Self::of_single_run(&RunId::from_random(bits))
+    }
+}
+
+/// What an operator may choose: a letter or digit, then letters, digits, `.`, `_` and `-`; so that an
+/// id can stand in a file name, a list and a message as it is.
+impl FromStr for OrderId {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let first = text
+            .bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_alphanumeric());
+        let good = first
+            && text.len() <= Self::LONGEST
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+        if good {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(IdError {
+                given: crate::sanitize_line(&text.chars().take(80).collect::<String>()),
+                wanted: "an order id: a letter or digit, then up to 63 letters, digits, \".\", \"_\" or \"-\"",
+            })
+        }
+    }
+}
+
 impl From<String> for OrderId {
     fn from(text: String) -> Self {
         Self(text)
@@ -255,6 +291,18 @@ mod tests {
         for text in ["", "r", "../../xx", "r7k2mqd/", "R7k2mqdx", "r7k2mqdxx"] {
             assert!(text.parse::<RunId>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_order_id_can_stand_in_a_file_name() {
+        for text in ["a", "T-0042", "fix.login_2", &"x".repeat(64)] {
+            assert_eq!(text.parse::<OrderId>().unwrap().as_str(), text);
+        }
+        for text in ["", "-a", ".hidden", "a/b", "a b", "ä", &"x".repeat(65)] {
+            assert!(text.parse::<OrderId>().is_err(), "{text}");
+        }
+        let made = OrderId::from_random(7);
+        assert_eq!(made.as_str().parse::<OrderId>(), Ok(made));
     }
 
     #[test]

@@ -7,9 +7,14 @@
 mod block;
 mod event;
 mod failure;
+mod fence;
 mod ids;
+mod order;
+mod record;
 mod run;
+mod shell;
 mod step;
+mod stopping;
 mod text;
 mod time;
 
@@ -19,10 +24,15 @@ pub use block::{
 };
 pub use event::{ConnectVerdict, Event, EventKind, LogStream, ProcessRef, WIRE_VERSION, Wall};
 pub use failure::{Code, ExitCode, Failure};
+pub use fence::{Fence, RunEpoch};
 pub use ids::{AmendmentId, BlockId, Epoch, EventSeq, HoldId, IdError, OrderId, Revision, RunId};
+pub use order::{IllegalOrderTransition, OrderDone, OrderEvent, OrderFailure, OrderState};
+pub use record::{Packed, RECORD_BYTES, RECORD_EVENTS, Record, Span, last_seq_of, pack};
 pub use run::{
     CancelCause, FailReason, IllegalTransition, InterruptReason, Outcome, RunEvent, RunState,
 };
+pub use shell::ShellId;
 pub use step::{StepKind, StepName, StepResult};
-pub use text::{escape_json, sanitize_line, sanitize_text};
+pub use stopping::{BoundName, Breach, Rung, StopBy};
+pub use text::{escape_json, sanitize_line, sanitize_text, without_error_numbers};
 pub use time::At;

@@ -1,6 +1,6 @@
 //! The run's state machine: one enum, one pure `next`.
 
-use crate::{At, StepName};
+use crate::{At, Breach, Code, Rung, StepName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 /// | Provisioning, Running | `StopAsked` | Stopping |
 /// | Provisioning, Running, Stopping | `Ended(outcome)` | Review, NoChanges, Failed, Cancelled, Interrupted |
 /// | Review | `MergeStarted` | Merging |
+/// | Review | `Moved{head, base}` | Review |
 /// | Merging | `Merged` | Merged |
 /// | Merging | `MergeRefused` | Review |
 /// | Review, NoChanges, Failed, Cancelled, Interrupted | `Discarded` | Discarded |
@@ -35,6 +36,9 @@ pub enum RunState {
         cause: CancelCause,
         /// When the cage is killed if it has not ended by itself.
         deadline: At,
+        /// What is done until then, and when.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ladder: Vec<Rung>,
     },
     /// Ended with commits that wait for the operator.
     Review {
@@ -84,8 +88,11 @@ pub enum CancelCause {
     Operator,
     /// A bound was reached.
     Bound {
-        /// Which bound, with the figures.
+        /// Which bound, with the figures, in words.
         what: String,
+        /// The figures; absent where what failed is no bound of the order's (a disk, the network).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        breach: Option<Breach>,
     },
 }
 
@@ -93,10 +100,16 @@ pub enum CancelCause {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum FailReason {
-    /// Preparing failed.
+    /// Preparing failed. Nothing of the order was started, so it may be tried again.
     Provision {
         /// What failed, as a sentence.
         message: String,
+        /// The class of what failed, where it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<Code>,
+        /// What to do, as a sentence.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
     },
     /// A wall does not hold, so nothing was started.
     Wall {
@@ -115,8 +128,11 @@ pub enum FailReason {
     },
     /// A bound was reached and nothing was left to review.
     Bound {
-        /// Which bound, with the figures.
+        /// Which bound, with the figures, in words.
         message: String,
+        /// The figures; absent where what failed is no bound of the order's (a disk, the network).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        breach: Option<Breach>,
     },
     /// The agent's work could not be collected; the worktree is kept.
     Harvest {
@@ -187,6 +203,13 @@ pub enum RunEvent {
     Ended(Outcome),
     /// The operator asked to merge what was reviewed.
     MergeStarted,
+    /// What there is to review is something else now: brought onto another base, or added to by hand.
+    Moved {
+        /// The tip.
+        head: String,
+        /// What it builds on.
+        base: String,
+    },
     /// The base branch moved to the run's head.
     Merged {
         /// The new tip.
@@ -261,13 +284,27 @@ impl RunState {
                 _ => illegal(&RunEvent::Started { step }),
             },
             RunEvent::StopAsked { cause, deadline } => match self {
-                Self::Provisioning | Self::Running { .. } => Ok(Self::Stopping { cause, deadline }),
+                Self::Provisioning | Self::Running { .. } => Ok(Self::Stopping {
+                    cause,
+                    deadline,
+                    ladder: vec![],
+                }),
                 _ => illegal(&RunEvent::StopAsked { cause, deadline }),
             },
             RunEvent::Ended(outcome) if self.is_live() => Ok(outcome.into()),
             RunEvent::MergeStarted => match self {
                 Self::Review { .. } => Ok(Self::Merging),
                 _ => illegal(&RunEvent::MergeStarted),
+            },
+            RunEvent::Moved { head, base } => match self {
+                Self::Review {
+                    agent_succeeded, ..
+                } => Ok(Self::Review {
+                    head,
+                    base,
+                    agent_succeeded: *agent_succeeded,
+                }),
+                _ => illegal(&RunEvent::Moved { head, base }),
             },
             RunEvent::Merged { commit } => match self {
                 Self::Merging => Ok(Self::Merged { commit }),
@@ -341,6 +378,10 @@ mod tests {
             }),
             outcome.clone().prop_map(RunEvent::Ended),
             Just(RunEvent::MergeStarted),
+            Just(RunEvent::Moved {
+                head: "cc".into(),
+                base: "dd".into()
+            }),
             Just(RunEvent::Merged {
                 commit: "aa".into()
             }),

@@ -42,6 +42,28 @@ pub fn escape_json(json: &str) -> String {
     out
 }
 
+/// The text without the numbers that the standard library puts behind the system's own words
+/// ("No such file or directory (os error 2)"): the words say it.
+#[must_use]
+pub fn without_error_numbers(text: &str) -> String {
+    const MARK: &str = " (os error ";
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(MARK) {
+        out.push_str(before);
+        let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+        match after.get(digits..).and_then(|end| end.strip_prefix(')')) {
+            Some(end) if digits > 0 => rest = end,
+            _ => {
+                out.push_str(MARK);
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
 fn push_mark(out: &mut String, character: char) {
     match character {
         // Unicode has a visible picture for each C0 control and for DEL.
@@ -67,6 +89,26 @@ fn is_unsafe(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_systems_words_stay_and_its_numbers_go() {
+        let error = std::io::Error::from_raw_os_error(2);
+        let text = format!("cannot open x: {error}; cannot open y: {error}");
+        assert!(text.contains("os error 2"));
+        assert_eq!(
+            without_error_numbers(&text),
+            "cannot open x: No such file or directory; cannot open y: No such file or directory"
+        );
+        for other in [
+            "",
+            "(os error 2)",
+            "a (os error )",
+            "a (os error 2",
+            "a (os error x)",
+        ] {
+            assert_eq!(without_error_numbers(other), other);
+        }
+    }
 
     #[test]
     fn escape_sequences_become_visible() {

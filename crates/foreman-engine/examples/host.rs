@@ -1,5 +1,6 @@
 //! Hosts the engine of a data directory until it is killed: what the engine's tests kill.
-//! Arguments: data directory, directory for sockets, supervisor's program.
+//! Arguments: data directory, directory for sockets, supervisor's program; `dispatch` where orders are
+//! to be dispatched.
 
 use foreman_engine::{Host, HostOptions};
 use std::error::Error;
@@ -19,6 +20,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build()?;
     runtime.block_on(async {
         let host = Host::open(options).await?;
+        if args.next().is_some_and(|word| word == "dispatch") {
+            host.dispatch_orders();
+        }
         writeln!(
             std::io::stdout(),
             "{}",

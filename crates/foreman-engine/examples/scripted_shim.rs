@@ -73,7 +73,7 @@ fn doctor() -> Done<()> {
     let findings = DoctorFindings {
         v: 1,
         walls,
-        gate: Some("a script".into()),
+        gate: (broken.trim() != Wall::Network.name()).then(|| "a script".into()),
         landlock_abi: None,
     };
     Ok(serde_json::to_writer(std::io::stdout(), &findings)?)
@@ -101,6 +101,7 @@ async fn run(spec: &Path) -> Done<()> {
     let part = spec.files.identity.with_extension("part");
     std::fs::write(&part, serde_json::to_vec(&identity)?)?;
     std::fs::rename(&part, &spec.files.identity)?;
+    let _ = std::fs::remove_file(&spec.files.socket);
     let listener = UnixListener::bind(&spec.files.socket)?;
     let shim = Arc::new(Shim {
         policy: Mutex::new(spec.policy.clone()),
@@ -141,14 +142,17 @@ impl Shim {
         let mut verdict = None;
         for step in &self.spec.steps {
             let name = Some(step.name.0.as_str());
-            self.say(
-                EventKind::State {
-                    to: RunState::Running {
-                        step: step.name.clone(),
+            let is_at_rest = self.spec.continues.as_ref().is_some_and(|run| run.at_rest);
+            if !is_at_rest {
+                self.say(
+                    EventKind::State {
+                        to: RunState::Running {
+                            step: step.name.clone(),
+                        },
                     },
-                },
-                name,
-            )?;
+                    name,
+                )?;
+            }
             self.say(
                 EventKind::StepStarted {
                     what: step.kind,
@@ -158,6 +162,7 @@ impl Shim {
             )?;
             let result = match step.kind {
                 StepKind::Agent => self.agent(&step.argv).await?,
+                StepKind::Check => self.check(&step.argv, name).await?,
                 _ => StepResult::Succeeded,
             };
             if matches!(result, StepResult::Stopped { .. }) {
@@ -182,6 +187,53 @@ impl Shim {
             verdict,
             head: None,
             killed: 0,
+            breach: None,
+            fence: foreman_domain::Fence::default(),
+        })
+    }
+
+    /// A check that begins with `sh:` is run by a shell in the folder that a cage would show; any other
+    /// one succeeds.
+    async fn check(&self, argv: &[String], step: Option<&str>) -> Done<StepResult> {
+        let command = argv.last().map(String::as_str).unwrap_or_default();
+        let Some(command) = command.strip_prefix("sh:") else {
+            return Ok(StepResult::Succeeded);
+        };
+        let cage = &self.spec.cage;
+        let mut binds = cage.binds.iter().filter(|bind| bind.target == cage.workdir);
+        let folder = binds.next_back().ok_or("no folder to check in")?;
+        let mut child = tokio::process::Command::new("sh")
+            .args(["-c", command])
+            .current_dir(&folder.source)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut out = child.stdout.take().ok_or("no pipe")?;
+        let mut text = String::new();
+        let mut stop = self.stop.subscribe();
+        let read = tokio::io::AsyncReadExt::read_to_string(&mut out, &mut text);
+        tokio::select! {
+            read = read => drop(read?),
+            _ = stop.wait_for(|stop| *stop) => {
+                return Ok(StepResult::Stopped { why: "asked to stop".into() });
+            }
+        }
+        for line in text.lines() {
+            let kind = EventKind::Output {
+                stream: LogStream::Stdout,
+                text: line.to_owned(),
+                raw: None,
+                continued: false,
+            };
+            self.say(kind, step)?;
+        }
+        Ok(match child.wait().await?.code() {
+            Some(0) => StepResult::Succeeded,
+            Some(code) => StepResult::Exited {
+                code: u8::try_from(code).unwrap_or(255),
+            },
+            None => StepResult::Signalled { signal: 9 },
         })
     }
 
@@ -344,6 +396,7 @@ impl Shim {
                     let waited = tokio::time::Instant::now() >= deadline;
                     if !events.is_empty() || ended || waited {
                         let ended = ended && events.is_empty();
+                        let events = events.into_iter().map(Into::into).collect();
                         break Response::Events { events, ended };
                     }
                     let _ = tokio::time::timeout_at(deadline, news.changed()).await;
@@ -387,6 +440,13 @@ impl Shim {
                 Response::Done
             }
             Request::Input { .. } | Request::Resize { .. } => Response::Done,
+            Request::Shell { .. }
+            | Request::ShellRead { .. }
+            | Request::ShellInput { .. }
+            | Request::ShellResize { .. }
+            | Request::ShellEnd { .. } => {
+                return Ok(Err(Refusal::NoStep.says("there is no cage here")));
+            }
         }))
     }
 }

@@ -14,14 +14,20 @@ pub(crate) use server::Server;
 
 /// Commands that only wait: dropped without an answer when hosting ends, so that the caller asks the
 /// next engine; everything else is carried to its end.
-const WAITING: &[&str] = &["run.events", "run.stop"];
+const WAITING: &[&str] = &[
+    "run.events",
+    "run.stop",
+    "order.cancel",
+    "run.shell.read",
+    "watch",
+];
 
 /// True for commands that only wait.
 pub(crate) fn is_waiting(name: &str) -> bool {
     WAITING.contains(&name)
 }
 
-/// True for commands that have an effect each time: typed bytes.
+/// True for commands that have an effect each time: typed bytes, and ending an engine.
 pub(crate) fn may_not_repeat(name: &str) -> bool {
-    name == "run.input"
+    matches!(name, "run.input" | "shutdown")
 }

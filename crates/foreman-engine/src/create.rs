@@ -2,46 +2,36 @@
 //!
 //! Nothing is recorded or made before everything that can be refused was looked at. From the record on
 //! the run has its turn held, so that nobody takes a half-made one for an abandoned one; an engine that
-//! dies in between leaves a record without a spec, which the next one undoes ([`Engine::settle`]).
+//! dies in between leaves a record without a shim, which the next one takes back and prepares anew
+//! ([`Engine::settle`]).
 
 use crate::api::{RunCreate, RunView};
 use crate::details::{RECORD_VERSION, RunDetails};
 use crate::engine::Engine;
-use crate::environment::{Account, check_asked, of_steps};
+use crate::environment::{Account, check_asked};
 use crate::failures::{OrFail, join};
 use crate::layout::inside_a_repository;
-use crate::log::RunLog;
 use crate::path_rules::{Own, binds_of};
-use crate::policies::{Layers, open_repository};
-use crate::programs::{refuse_unseen, search_path};
-use crate::spec::{Parts, Work, give_away, spec, write_spec};
-use foreman_cage::Bind;
+use crate::policies::open_repository;
+use crate::programs::refuse_unseen;
+use crate::provision::copying::{anchored, check_patterns};
+use crate::provision::project::Project;
+use crate::provision::{Cut, Plan, Provisioning, run_steps};
+use crate::spec::Work;
 use foreman_domain::{
-    At, Code, EventKind, FailReason, Failure, OrderId, Outcome, RunEvent, RunId, RunState,
-    sanitize_line,
+    At, CancelCause, Code, EventKind, FailReason, Failure, OrderId, Outcome, RunEvent, RunId,
+    RunState, sanitize_line,
 };
-use foreman_git::{Preflight, Repository, Shadow, Worktree};
+use foreman_git::{Repository, Worktree};
 use foreman_policy::Policy;
-use foreman_shim::launch::start_shim;
 use foreman_store::{NewRun, RequestKey};
-use std::path::PathBuf;
 use std::sync::Arc;
+use tokio::sync::OwnedMutexGuard;
 
 /// Longest command line, as the kernel takes it at least.
 const LONGEST_ARGV: usize = 1 << 20;
 const LONGEST_TITLE: usize = 200;
 const MOST_CHECKS: usize = 64;
-
-/// Everything that was found out before anything was made.
-struct Plan {
-    repo: Repository,
-    pre: Preflight,
-    layers: Layers,
-    account: Account,
-    path_binds: Vec<Bind>,
-    shim: PathBuf,
-    work: Work,
-}
 
 impl Engine {
     /// Prepares and starts a run: the next attempt of `order`, or of an order of its own.
@@ -55,25 +45,13 @@ impl Engine {
             return Ok(view);
         }
         check(&request)?;
+        self.refuse_while_draining()?;
         let plan = self.plan(&request).await?;
         let tier = self.tier_for(&request.accept_weaker).await?;
 
         let id = RunId::from_random(rand::random());
-        let _turn = self.turn(&id).await;
-        let place = self.layout.worktree(&plan.repo.slug(), &id);
-        let details = RunDetails {
-            v: RECORD_VERSION,
-            repo: plan.repo.root().to_owned(),
-            worktree: Worktree::planned(&id, &plan.pre, &place),
-            shadow: self.layout.shadow(&id),
-            files: self.layout.files(&id),
-            spec: self.layout.spec(&id),
-            nonce: format!("{:032x}", rand::random::<u128>()),
-            tier,
-            bounds: plan.layers.bounds.clone(),
-            unattended: request.unattended,
-            checks: request.checks.clone(),
-        };
+        let turn = self.turn(&id).await;
+        let details = self.planned(&id, &plan, &request, tier);
         let new = NewRun {
             order: order.unwrap_or_else(|| OrderId::of_single_run(&id)),
             id: id.clone(),
@@ -84,24 +62,57 @@ impl Engine {
             at: At::now(),
             key: Some(key.clone()),
         };
+        self.sure().await?;
         let policy = self.store.insert_run(self.epoch, &new).await.or_fail()?;
-        if let Err(failure) = self.prepare(&id, &details, &plan, &request, policy).await {
-            // A supervisor that wrote down who it is has begun, however soon it ended: what it left
-            // is looked at like that of any other.
-            if details.shim().is_none() {
-                self.give_up(&id, &details, &failure).await;
-                return Err(failure);
-            }
-            tracing::warn!(run = %id, %failure, "the supervisor began and was not seen to answer");
+        self.recorded(&id);
+        let kept = serde_json::to_string(&request).map_err(crate::failures::internal)?;
+        let keeping = self.store.keep_request(self.epoch, &id, &kept).await;
+        let view = self.view_of(&id).await?;
+        if let Err(error) = keeping.or_fail() {
+            tracing::warn!(run = %id, %error, "the run cannot be tried again later");
         }
-        let stored = self.store.run(&id).await.or_fail()?;
-        self.attach(&stored)?;
-        self.view_of(&id).await
+        let making = Making {
+            details,
+            plan,
+            request,
+            policy,
+            is_new: true,
+        };
+        self.make_ready_in_a_task(id, making, turn);
+        Ok(view)
+    }
+
+    /// What is kept about a run, before anything of it is made.
+    pub(crate) fn planned(
+        &self,
+        id: &RunId,
+        plan: &Plan,
+        request: &RunCreate,
+        tier: String,
+    ) -> RunDetails {
+        let place = self.layout.worktree(&plan.repo.slug(), id);
+        RunDetails {
+            v: RECORD_VERSION,
+            repo: plan.repo.root().to_owned(),
+            worktree: Worktree::planned(id, &plan.pre, &place),
+            shadow: self.layout.shadow(id),
+            files: self.layout.files(id),
+            spec: self.layout.spec(id),
+            nonce: format!("{:032x}", rand::random::<u128>()),
+            tier,
+            bounds: plan.layers.bounds.clone(),
+            unattended: request.unattended,
+            checks: request.checks.clone(),
+            undone: false,
+            outside_scope: Vec::new(),
+            freshness: None,
+            copied: Vec::new(),
+        }
     }
 
     /// The run that the same request made when it was asked before, by a caller that lost its engine
     /// since. One that was never started is made anew.
-    async fn created_before(
+    pub(crate) async fn created_before(
         self: &Arc<Self>,
         key: &RequestKey,
     ) -> Result<Option<RunView>, Failure> {
@@ -131,7 +142,7 @@ impl Engine {
     }
 
     /// Looks at everything that could refuse the run.
-    async fn plan(&self, request: &RunCreate) -> Result<Plan, Failure> {
+    pub(crate) async fn plan(&self, request: &RunCreate) -> Result<Plan, Failure> {
         let shim = self.options.find_shim()?;
         let repo = open_repository(&request.repo).await?;
         let (looked_at, base) = (repo.clone(), request.base.clone());
@@ -142,11 +153,13 @@ impl Engine {
         let account = Account::of_this_process(|name| std::env::var_os(name));
         let (rules, home) = (layers.policy.paths.clone(), account.home.clone());
         let layout = self.layout.clone();
+        let watched = self.watched_places().await?;
         let resolving = tokio::task::spawn_blocking(move || {
             let own = Own {
                 home: &home,
                 data: &layout.data,
                 sockets: &layout.sockets,
+                watched: &watched,
             };
             binds_of(&rules, &own)
         });
@@ -158,10 +171,17 @@ impl Engine {
             let path = std::env::var_os("PATH");
             refuse_unseen(program, path.as_deref(), &path_binds, &account.home)?;
         }
+        let mut project = match request.prepare.no_project {
+            true => Project::default(),
+            false => self.trusted_project(&repo, &mut layers.warnings).await,
+        };
+        if request.setup.is_some() {
+            project.setup = None;
+            project.setup_from = None;
+        }
         let work = Work {
-            setup: request.setup.clone(),
+            setup: request.setup.clone().or_else(|| project.setup.clone()),
             argv: request.argv.clone(),
-            checks: request.checks.clone(),
             terminal: request.terminal,
         };
         Ok(Plan {
@@ -172,7 +192,33 @@ impl Engine {
             path_binds,
             shim,
             work,
+            project,
         })
+    }
+
+    /// What the repository says about preparing, where the operator trusts it; else a word about it.
+    async fn trusted_project(&self, repo: &Repository, warnings: &mut Vec<String>) -> Project {
+        let show = "`foreman project show` shows it";
+        match self.project(repo).await {
+            Ok(project) if project.standing == "trusted" => return project,
+            Ok(project) if project.does_something() => {
+                let why = match project.standing {
+                    "changed" => "it has changed since it was trusted",
+                    _ => "it is not trusted",
+                };
+                warnings.push(format!(
+                    "what {} says about preparing runs does not count: {why} ({show})",
+                    project.files()
+                ));
+            }
+            Ok(_) => {}
+            // Whoever wrote the file must not be able to keep runs from starting.
+            Err(failure) => warnings.push(format!(
+                "what the repository says about preparing runs does not count: {}",
+                failure.message
+            )),
+        }
+        Project::default()
     }
 
     /// A worktree inside another one would be that one's untracked files.
@@ -184,166 +230,112 @@ impl Engine {
         }
     }
 
-    /// From the record to the running shim.
-    async fn prepare(
+    /// Makes a run ready while others go on; it has its `turn` until it runs or rests.
+    pub(crate) fn make_ready_in_a_task(
+        self: &Arc<Self>,
+        id: RunId,
+        making: Making,
+        turn: OwnedMutexGuard<()>,
+    ) {
+        let engine = Arc::clone(self);
+        self.tasks.spawn(async move {
+            engine.make_ready(&id, making).await;
+            drop(turn);
+        });
+    }
+
+    /// From the record to the running shim, or to rest with nothing left behind.
+    async fn make_ready(self: &Arc<Self>, id: &RunId, making: Making) {
+        let Making {
+            details,
+            plan,
+            request,
+            policy,
+            is_new,
+        } = making;
+        let ready = async {
+            let log = self.open_log(id, &details).await?;
+            if is_new {
+                self.append(&log, opening(&plan)).await?;
+            }
+            let mut saga = Provisioning::new(self, details.clone(), &plan, &request, policy, log)?;
+            let done = run_steps(&mut saga, &|_, _| Ok(())).await;
+            saga.let_go();
+            let (details, untold) = (saga.details, saga.untold);
+            match done {
+                Ok(()) => {
+                    let stored = self.store.run(id).await.or_fail()?;
+                    self.attach(&stored)
+                }
+                Err(cut) => self.rest_unstarted(id, &details, untold, cut).await,
+            }
+        };
+        if let Err(error) = ready.await {
+            // Found by the next look at what is not at rest, and undone there.
+            tracing::warn!(run = %id, %error, "a run could not be prepared, nor brought to rest");
+        }
+    }
+
+    /// Brings a run that could not be started to rest; what was made for it is taken back already.
+    pub(crate) async fn rest_unstarted(
         &self,
         id: &RunId,
         details: &RunDetails,
-        plan: &Plan,
-        request: &RunCreate,
-        policy: Policy,
+        untold: Vec<EventKind>,
+        cut: Cut,
     ) -> Result<(), Failure> {
+        let outcome = match cut {
+            Cut::Stopped => Outcome::Cancelled {
+                by: CancelCause::Operator,
+            },
+            Cut::Failed(failure) => Outcome::Failed {
+                reason: FailReason::Provision {
+                    message: failure.message,
+                    code: Some(failure.code),
+                    hint: failure.hint,
+                },
+            },
+        };
         let log = self.open_log(id, details).await?;
-        let state = EventKind::State {
-            to: RunState::Provisioning,
-        };
-        let mut first = vec![
-            state,
-            progress("worktree", "making the worktree and its branch"),
-        ];
-        let warnings = plan
-            .pre
-            .warnings
-            .iter()
-            .chain(&plan.layers.warnings)
-            .cloned();
-        first.extend(warnings.map(|message| EventKind::Warning { message }));
-        self.append(&log, first).await?;
-
-        let (repo, pre) = (plan.repo.clone(), plan.pre.clone());
-        let (run, place) = (id.clone(), details.worktree.path.clone());
-        let making = tokio::task::spawn_blocking(move || {
-            if let Some(above) = place.parent() {
-                crate::layout::private_dir(above)?;
-            }
-            repo.create_worktree(&run, &pre, &place)
-                .map_err(Failure::from)
-        });
-        let worktree = making.await.map_err(join)??;
-        let mut details = details.clone();
-        if worktree != details.worktree {
-            details.worktree = worktree;
-            self.store
-                .set_details(self.epoch, id, &details.encode()?)
-                .await
-                .or_fail()?;
-        }
-
-        self.say(&log, "shadow", "making the run's own git directory")
-            .await?;
-        let (repo, owned, run) = (plan.repo.clone(), details.clone(), id.clone());
-        let making = tokio::task::spawn_blocking(move || -> Result<Shadow, Failure> {
-            let shadow = repo.shadow(&owned.worktree, &owned.shadow)?;
-            give_away(&run, &[owned.worktree.path, owned.shadow])?;
-            Ok(shadow)
-        });
-        let shadow = making.await.map_err(join)??;
-
-        self.say(&log, "cage", "building the cage").await?;
-        let path = search_path(std::env::var_os("PATH").as_deref(), &plan.path_binds);
-        let env = of_steps(
-            &plan.account,
-            &path,
-            |name| std::env::var_os(name),
-            std::env::vars_os(),
-            request.terminal.is_some(),
-            &request.env,
-            &shadow.env,
-        )?;
-        let spec = spec(Parts {
-            run: id,
-            details: &details,
-            account: &plan.account,
-            layers: &plan.layers,
-            policy,
-            path_binds: plan.path_binds.clone(),
-            hidden: self.layout.own_places(),
-            shadow,
-            env,
-            work: &plan.work,
-            proxy: &request.proxy,
-            accept_weaker: request.accept_weaker.clone(),
-            shim: &plan.shim,
-        });
-        // The shim writes the journal from here on, so it must be let go of.
-        drop(log);
-        let (path, shim) = (details.spec.clone(), plan.shim.clone());
-        let starting = tokio::task::spawn_blocking(move || {
-            write_spec(&path, &spec)?;
-            start_shim(&shim, &path).or_fail()
-        });
-        starting.await.map_err(join)?.map(drop)
-    }
-
-    async fn say(&self, log: &RunLog, stage: &str, message: &str) -> Result<(), Failure> {
-        self.append(log, vec![progress(stage, message)])
-            .await
-            .map(drop)
-    }
-
-    /// Brings a run that could not be started to rest, and takes away what was made for it.
-    async fn give_up(&self, id: &RunId, details: &RunDetails, failure: &Failure) {
-        // Without its spec nothing of it can start any more.
-        let _ = std::fs::remove_file(&details.spec);
-        let mut events = Vec::new();
-        self.remove_unstarted(details, &mut events).await;
-        let message = failure.message.clone();
-        let ended = RunEvent::Ended(Outcome::Failed {
-            reason: FailReason::Provision { message },
-        });
-        let recording = async {
-            let log = self.open_log(id, details).await?;
-            self.advance(&log, events, ended).await
-        };
-        if let Err(error) = recording.await {
-            tracing::warn!(run = %id, %error, "a run that could not start was not recorded as failed");
-        }
-    }
-
-    /// What an engine left that died while it prepared a run.
-    pub async fn undo_unstarted(
-        &self,
-        details: &RunDetails,
-        events: &mut Vec<EventKind>,
-    ) -> Outcome {
-        self.remove_unstarted(details, events).await;
-        let message = "the engine ended while it prepared the run; nothing was started".to_owned();
-        Outcome::Failed {
-            reason: FailReason::Provision { message },
-        }
-    }
-
-    async fn remove_unstarted(&self, details: &RunDetails, events: &mut Vec<EventKind>) {
-        let owned = details.clone();
-        let removing = tokio::task::spawn_blocking(move || -> Result<(), Failure> {
-            if !owned.worktree.path.exists() && !owned.shadow.exists() {
-                return Ok(());
-            }
-            let run = owned
-                .worktree
-                .run
-                .parse::<RunId>()
-                .map_err(crate::failures::internal)?;
-            owned
-                .repository()?
-                .snapshot_and_remove(&run, &owned.worktree, &owned.shadow)?;
-            Ok(())
-        });
-        if let Err(error) = removing.await.map_err(join).and_then(|removed| removed) {
-            let message = format!("what was made for the run was not taken away: {error}");
-            events.push(EventKind::Warning { message });
-        }
+        self.advance(&log, untold, RunEvent::Ended(outcome)).await?;
+        Ok(())
     }
 }
 
-fn progress(stage: &str, message: &str) -> EventKind {
-    EventKind::Progress {
-        stage: stage.into(),
-        message: message.into(),
-    }
+/// What a run is made ready with.
+pub(crate) struct Making {
+    pub details: RunDetails,
+    pub plan: Plan,
+    pub request: RunCreate,
+    pub policy: Policy,
+    /// False when another engine began with it.
+    pub is_new: bool,
 }
 
-fn title(request: &RunCreate) -> String {
+/// The first events of a run.
+fn opening(plan: &Plan) -> Vec<EventKind> {
+    let mut first = vec![EventKind::State {
+        to: RunState::Provisioning,
+    }];
+    if let (Some(command), Some(file)) = (&plan.work.setup, &plan.project.setup_from) {
+        first.push(EventKind::Progress {
+            stage: "setup".into(),
+            message: format!(
+                "the setup command is the one of {file}: {}",
+                sanitize_line(command)
+            ),
+        });
+    }
+    let warnings = plan.pre.warnings.iter().chain(&plan.layers.warnings);
+    first.extend(
+        warnings
+            .cloned()
+            .map(|message| EventKind::Warning { message }),
+    );
+    first
+}
+
+pub(crate) fn title(request: &RunCreate) -> String {
     let title = request
         .title
         .clone()
@@ -355,8 +347,18 @@ fn title(request: &RunCreate) -> String {
     title
 }
 
-fn check(request: &RunCreate) -> Result<(), Failure> {
+pub(crate) fn check(request: &RunCreate) -> Result<(), Failure> {
     let refuse = |what: &str| Err(Failure::new(Code::BadInput, what));
+    for wall in &request.accept_weaker {
+        if let Some(why) = wall.why_never_weaker() {
+            let wall = wall.name();
+            return Err(Failure::new(
+                Code::Usage,
+                format!("--accept-weaker {wall} is not possible: {why}"),
+            )
+            .hint("Leave it out; `foreman doctor` says what this machine lacks, and the remedy."));
+        }
+    }
     if !request.repo.is_absolute() {
         return Err(Failure::new(
             Code::Usage,
@@ -399,6 +401,14 @@ fn check(request: &RunCreate) -> Result<(), Failure> {
         .is_some_and(|size| size.columns == 0 || size.rows == 0)
     {
         return refuse("a terminal needs columns and rows");
+    }
+    check_patterns(&anchored(&request.prepare.copy))?;
+    if request
+        .prepare
+        .fetch_seconds
+        .is_some_and(|seconds| !(1..=3600).contains(&seconds))
+    {
+        return refuse("a remote can be waited for between 1 and 3600 seconds");
     }
     check_asked(&request.env)
 }

@@ -12,17 +12,18 @@ use crate::failures::{OrFail, already_decided};
 use crate::live::LiveRun;
 use crate::tokens;
 use foreman_domain::{
-    AmendmentId, At, BlockId, BlockState, Code, Decider, EventKind, Failure, HoldId, Revision,
-    RunId, Scope,
+    AmendmentId, AmendmentState, At, BlockId, BlockState, Code, Decider, EventKind, Failure,
+    HoldId, Revision, RunId, Scope,
 };
 use foreman_policy::{EgressRule, Use};
 use foreman_shim::client::{Applied, ClientError};
 use foreman_shim::wire::Refusal;
 use foreman_store::{NewDecision, Recorded, RequestKey, Ruled, StoreError};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// How long a decision can be undone without looking it up, in milliseconds.
-const UNDO_MS: i64 = 10_000;
+/// How long a decision can be undone without looking it up.
+const UNDO: Duration = Duration::from_secs(10);
 /// Longest reason that an agent is told.
 const LONGEST_REASON: usize = 1000;
 
@@ -100,7 +101,8 @@ impl Engine {
             at: At::now(),
             key: Some(key.clone()),
         };
-        match self.store.decide(self.epoch, &new).await {
+        let fence = self.fence(new.block.run()).await?;
+        match self.store.decide(fence, &new).await {
             Err(StoreError::AlreadyDecided(_)) => {
                 // Somebody was faster between our look and the transaction: say who and when.
                 let now = self.find_card(&card.block.id.to_string()).await?;
@@ -130,7 +132,7 @@ impl Engine {
             );
         };
         let amendment = stored.amendment;
-        if At::now().as_millis() - amendment.decided_at.as_millis() > UNDO_MS {
+        if self.decided.age(&amendment, At::now()) > UNDO {
             return Err(Failure::new(
                 Code::Stale,
                 format!("{} was decided more than ten seconds ago", amendment.id),
@@ -162,7 +164,7 @@ impl Engine {
     ) -> Result<Decided, Failure> {
         let recorded = self
             .store
-            .revoke(self.epoch, id, At::now(), Some(key))
+            .revoke(self.fence(id.run()).await?, id, At::now(), Some(key))
             .await
             .or_fail()?;
         self.put_in_force(recorded).await
@@ -195,9 +197,13 @@ impl Engine {
     /// Tells every shim that a recorded decision reaches; what it did in its own run is the answer.
     async fn put_in_force(self: &Arc<Self>, recorded: Recorded) -> Result<Decided, Failure> {
         let id = recorded.amendment.id.clone();
+        if recorded.amendment.state == AmendmentState::Active {
+            self.decided.note(&id);
+        }
         for next in &recorded.policies {
             self.news.tell(&next.run);
         }
+        self.news.tell_block(&recorded.amendment.block);
         let mut own = None;
         let mut untold = Vec::new();
         for next in recorded.policies.iter().filter(|next| next.live) {

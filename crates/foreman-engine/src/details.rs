@@ -1,15 +1,21 @@
 //! What the engine keeps about a run beside its log: where its things are and how it was started.
 
+use crate::api::BaseView;
 use crate::failures::{internal, io};
-use foreman_domain::Failure;
+use foreman_domain::{Code, Failure};
 use foreman_git::{GitError, Repository, Worktree};
 use foreman_policy::Bounds;
-use foreman_shim::protocol::{RunFiles, ShimIdentity};
+use foreman_shim::ProcessIdentity;
+use foreman_shim::protocol::{RunFiles, ShimIdentity, cage_identity};
 use foreman_store::StoredRun;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a cage may take to end after its shim, before it is killed.
+const CAGE_ENDS: Duration = Duration::from_secs(5);
 
 /// Version of this record; additive changes keep it.
 pub(crate) const RECORD_VERSION: u8 = 1;
@@ -39,6 +45,18 @@ pub(crate) struct RunDetails {
     pub unattended: bool,
     /// Check commands, in order.
     pub checks: Vec<String>,
+    /// The engine ended while it prepared the run: it was no attempt of its order's.
+    #[serde(default)]
+    pub undone: bool,
+    /// Files that it changed outside of its order's declared scope.
+    #[serde(default)]
+    pub outside_scope: Vec<String>,
+    /// How fresh the commit is that it started from.
+    #[serde(default)]
+    pub freshness: Option<BaseView>,
+    /// Files that were copied into its worktree and are nobody's work.
+    #[serde(default)]
+    pub copied: Vec<String>,
 }
 
 impl RunDetails {
@@ -69,6 +87,12 @@ impl RunDetails {
         })
     }
 
+    /// True while nothing is where the run's repository was.
+    pub fn repo_is_away(&self) -> bool {
+        self.repo.join(".git").symlink_metadata().is_err()
+            && self.repo.join("HEAD").symlink_metadata().is_err()
+    }
+
     /// The folder of the run's files.
     pub fn folder(&self) -> &Path {
         self.files.journal.parent().unwrap_or(Path::new("/"))
@@ -88,10 +112,9 @@ impl RunDetails {
 
     /// True while a process that was started with the run's spec is there, or its shim is.
     pub fn is_on_its_way(&self) -> bool {
-        if let Some(shim) = self.shim() {
-            return shim.is_alive();
+        if self.shim().is_some() {
+            return self.living_shim().is_some();
         }
-        let spec = self.spec.as_os_str().as_encoded_bytes();
         let Ok(processes) = std::fs::read_dir("/proc") else {
             return false;
         };
@@ -101,29 +124,78 @@ impl RunDetails {
                 .as_encoded_bytes()
                 .iter()
                 .all(u8::is_ascii_digit);
-            is_process
-                && std::fs::read(entry.path().join("cmdline"))
-                    .is_ok_and(|line| line.split(|byte| *byte == 0).any(|word| word == spec))
+            is_process && self.was_started_as(&entry.path().join("cmdline"))
         })
     }
 
     /// Kills the run's shim, if it is alive; its cage dies with it.
     pub fn kill_shim(&self) -> Result<(), Failure> {
-        let Some(shim) = self.shim().filter(ShimIdentity::is_alive) else {
-            return Ok(());
-        };
-        let pid = i32::try_from(shim.pid).map_err(internal)?;
-        kill(Pid::from_raw(pid), Signal::SIGKILL).map_err(|error| {
-            let what = format!(
-                "the supervisor of run {} (process {pid}) cannot be killed",
-                shim.run
-            );
-            io(what, &error.into())
-        })
+        match self.living_shim() {
+            Some(shim) => kill_process(shim.pid, &format!("the supervisor of run {}", shim.run)),
+            None => Ok(()),
+        }
+    }
+
+    /// The run's shim, while it lives. Never by process id alone: the process must have started when the
+    /// shim says that it did, in this boot of the machine, and carry this run's spec.
+    pub fn living_shim(&self) -> Option<ShimIdentity> {
+        let shim = self.shim()?;
+        let is_it = shim.run.as_str() == self.worktree.run
+            && shim.is_alive()
+            && self.was_started_as(Path::new(&format!("/proc/{}/cmdline", shim.pid)));
+        is_it.then_some(shim)
+    }
+
+    /// Process 1 of the run's cage, while it lives; `None` also for a cage of a shim that did not say.
+    pub fn living_cage(&self) -> Option<ProcessIdentity> {
+        let path = cage_identity(&self.files.journal);
+        let cage: ProcessIdentity = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        cage.is_alive().then_some(cage)
+    }
+
+    /// Returns when no process of a cage is left whose shim is gone. The kernel ends it by itself; one
+    /// that is still there after a moment is killed.
+    pub async fn cage_has_ended(&self) -> Result<(), Failure> {
+        let begun = tokio::time::Instant::now();
+        while let Some(cage) = self.living_cage() {
+            let waited = begun.elapsed();
+            if waited > CAGE_ENDS + CAGE_ENDS {
+                return Err(Failure::new(
+                    Code::Environment,
+                    format!(
+                        "the cage of run {} (process {}) does not end",
+                        self.worktree.run, cage.pid
+                    ),
+                ));
+            }
+            if waited > CAGE_ENDS {
+                kill_process(cage.pid, &format!("the cage of run {}", self.worktree.run))?;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    fn was_started_as(&self, cmdline: &Path) -> bool {
+        let spec = self.spec.as_os_str().as_encoded_bytes();
+        std::fs::read(cmdline)
+            .is_ok_and(|line| line.split(|byte| *byte == 0).any(|word| word == spec))
     }
 
     /// Who the run's shim is; `None` before it wrote that down.
     pub fn shim(&self) -> Option<ShimIdentity> {
         serde_json::from_slice(&std::fs::read(&self.files.identity).ok()?).ok()
+    }
+}
+
+fn kill_process(pid: u32, what: &str) -> Result<(), Failure> {
+    let number = i32::try_from(pid).map_err(internal)?;
+    match kill(Pid::from_raw(number), Signal::SIGKILL) {
+        // It has ended meanwhile.
+        Ok(()) | Err(nix::Error::ESRCH) => Ok(()),
+        Err(error) => Err(io(
+            format!("{what} (process {pid}) cannot be killed"),
+            &error.into(),
+        )),
     }
 }

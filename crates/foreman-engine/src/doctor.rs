@@ -1,15 +1,13 @@
 //! What holds on this machine, proven by the supervisor's probes in a throw-away cage, and what the
 //! engine sees of its own things.
 
-use crate::api::{DoctorReport, DoctorRequest, WallReport};
-use crate::details::RunDetails;
+use crate::api::{DoctorReport, DoctorRequest, TruthView, WallReport};
 use crate::engine::Engine;
-use crate::failures::{OrFail, internal, io, join};
+use crate::failures::{internal, io, join};
 use crate::words::count;
-use foreman_domain::{Code, Failure, RunState, Wall};
+use foreman_domain::{Code, Failure, Wall};
 use foreman_policy::bytes_in_words;
 use foreman_shim::doctor::{DoctorFindings, WallFinding};
-use foreman_store::StoredRun;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -19,8 +17,6 @@ use std::time::Duration;
 
 /// Longest wait for the probes.
 const PROBING: Duration = Duration::from_secs(60);
-/// Runs at rest whose worktrees are looked at.
-const LOOKED_AT: u32 = 100;
 /// Inconsistencies that are named one by one.
 const NAMED: usize = 20;
 
@@ -42,12 +38,18 @@ struct MadeFor {
 
 impl Engine {
     /// Probes every wall now and looks at what is stored.
-    pub async fn doctor(&self, _request: DoctorRequest) -> Result<DoctorReport, Failure> {
+    pub async fn doctor(
+        self: &std::sync::Arc<Self>,
+        request: DoctorRequest,
+    ) -> Result<DoctorReport, Failure> {
         let findings = self.probe().await?;
         let mut notes = gate_in_words(&findings);
         notes.extend(self.places_in_words().await?);
+        notes.extend(crate::file_system::in_words(&self.layout.data));
         notes.extend(self.live_in_words().await?);
-        notes.extend(self.inconsistencies().await?);
+        notes.push(self.awake_in_words().await?);
+        let truths = self.compare(request.repair).await?;
+        notes.extend(differences(&truths));
         let (tier, words) = tier(&findings);
         Ok(DoctorReport {
             tier: tier.to_owned(),
@@ -62,6 +64,7 @@ impl Engine {
             .map(str::to_owned)
             .to_vec(),
             notes,
+            truths,
         })
     }
 
@@ -74,7 +77,8 @@ impl Engine {
             Some(_) | None => self.probe().await?,
         };
         let missing = missing(&findings);
-        if let Some((wall, finding)) = missing.iter().find(|(wall, _)| !accepted.contains(wall)) {
+        let refused = |wall: Wall| !may_be_missing(wall, &findings, accepted);
+        if let Some((wall, finding)) = missing.iter().find(|(wall, _)| refused(*wall)) {
             let detail = finding.map_or("it was not probed", |finding| finding.detail.as_str());
             let remedy = finding.and_then(|finding| finding.remedy.clone());
             return Err(Failure::new(
@@ -84,16 +88,13 @@ impl Engine {
                     wall.name()
                 ),
             )
-            .hint(remedy.unwrap_or_else(|| "See `foreman doctor`.".to_owned())));
+            .hint(hint(*wall, remedy, &findings)));
         }
-        if missing.is_empty() {
-            return Ok(tier(&findings).1);
+        let mut words = tier(&findings).1;
+        if !missing.is_empty() {
+            words.push_str(" (weaker than it should be, as accepted)");
         }
-        let names: Vec<_> = missing.iter().map(|(wall, _)| wall.name()).collect();
-        Ok(format!(
-            "Weaker than it should be, as accepted: without {}",
-            names.join(", ")
-        ))
+        Ok(words)
     }
 
     async fn probe(&self) -> Result<DoctorFindings, Failure> {
@@ -155,62 +156,24 @@ impl Engine {
         }
         Ok(lines)
     }
-
-    /// What is stored and what is there, where they differ. Nothing is changed.
-    async fn inconsistencies(&self) -> Result<Vec<String>, Failure> {
-        let runs = self.store.runs(LOOKED_AT).await.or_fail()?;
-        let mut looked_at = Vec::new();
-        for run in runs {
-            if has_worktree(&run) {
-                let details = RunDetails::of(&run)?;
-                // A merged run needs its worktree no more, and may have been cleaned up.
-                let is_done = matches!(run.state, RunState::Merged { .. });
-                if !is_done || details.worktree.path.exists() {
-                    looked_at.push((run.id.clone(), details));
-                }
-            }
-        }
-        let looking = tokio::task::spawn_blocking(move || {
-            let mut found = Vec::new();
-            for (id, details) in looked_at {
-                match details.repository() {
-                    Ok(repo) => found.extend(
-                        repo.verify(&details.worktree)
-                            .into_iter()
-                            .map(|what| format!("run {id}: {what}")),
-                    ),
-                    Err(error) => found.push(format!("run {id}: {error}")),
-                }
-            }
-            found
-        });
-        let mut found = looking.await.map_err(join)?;
-        if found.len() > NAMED {
-            let more = found.len() - NAMED;
-            found.truncate(NAMED);
-            found.push(format!(
-                "and {} more",
-                count(more, "difference", "differences")
-            ));
-        }
-        Ok(found)
-    }
 }
 
-fn has_worktree(run: &StoredRun) -> bool {
-    match run.state {
-        RunState::Review { .. }
-        | RunState::NoChanges
-        | RunState::Cancelled { .. }
-        | RunState::Interrupted { .. }
-        | RunState::Merged { .. } => true,
-        RunState::Provisioning
-        | RunState::Running { .. }
-        | RunState::Stopping { .. }
-        | RunState::Failed { .. }
-        | RunState::Merging
-        | RunState::Discarded { .. } => false,
+/// What does not add up, named one by one where that can be read.
+fn differences(truths: &[TruthView]) -> Vec<String> {
+    let of_one = |truth: &TruthView| {
+        let named = |what: &String| format!("run {}: {what}", truth.run);
+        truth.differences.iter().map(named).collect::<Vec<_>>()
+    };
+    let mut found: Vec<String> = truths.iter().flat_map(of_one).collect();
+    if found.len() > NAMED {
+        let more = found.len() - NAMED;
+        found.truncate(NAMED);
+        found.push(format!(
+            "and {} more",
+            count(more, "difference", "differences")
+        ));
     }
+    found
 }
 
 /// Required walls that do not hold, or of which nothing was found.
@@ -228,6 +191,40 @@ fn missing(findings: &DoctorFindings) -> Vec<(Wall, Option<&WallFinding>)> {
         .collect()
 }
 
+/// Whether a run may start without this wall. Where the network cannot be held, accepting that means a
+/// run without any network, so there are no names either. A network that is there must hold.
+fn may_be_missing(wall: Wall, findings: &DoctorFindings, accepted: &[Wall]) -> bool {
+    let no_network = findings.gate.is_none() && accepted.contains(&Wall::Network);
+    match wall {
+        Wall::Network => no_network,
+        Wall::Dns => no_network || (findings.gate.is_some() && accepted.contains(&wall)),
+        Wall::Seccomp | Wall::Landlock | Wall::Cgroup => accepted.contains(&wall),
+        Wall::UserNamespace | Wall::Mounts | Wall::Git => false,
+    }
+}
+
+/// What to do about a missing wall.
+fn hint(wall: Wall, remedy: Option<String>, findings: &DoctorFindings) -> String {
+    let holds = |wall: Wall| {
+        let mut walls = findings.walls.iter();
+        walls.any(|finding| finding.wall == wall && finding.holds)
+    };
+    let cage = [Wall::UserNamespace, Wall::Mounts].map(holds) == [true, true];
+    let weaker = match wall {
+        Wall::Network | Wall::Dns if findings.gate.is_none() && cage => Some(
+            "or run without any network, where every connection is refused at once: \
+             --accept-weaker network",
+        ),
+        Wall::Seccomp => Some("or accept that: --accept-weaker seccomp"),
+        _ => None,
+    };
+    let remedy = remedy.unwrap_or_else(|| "See `foreman doctor`".to_owned());
+    match weaker {
+        Some(weaker) => format!("{}; {weaker}", remedy.trim_end_matches('.')),
+        None => remedy,
+    }
+}
+
 fn tier(findings: &DoctorFindings) -> (&'static str, String) {
     let missing = missing(findings);
     let lacks = |wanted: &[Wall]| missing.iter().any(|(wall, _)| wanted.contains(wall));
@@ -237,17 +234,22 @@ fn tier(findings: &DoctorFindings) -> (&'static str, String) {
     if lacks(&[Wall::UserNamespace, Wall::Mounts]) {
         return ("none", "Not confined".to_owned());
     }
-    let words = match lacks(&[Wall::Network, Wall::Dns]) {
-        true => "Files confined, network not held".to_owned(),
-        false => {
-            let names: Vec<_> = missing.iter().map(|(wall, _)| wall.name()).collect();
-            format!(
-                "Network held, files confined, but without {}",
-                names.join(", ")
-            )
-        }
+    let no_network = findings.gate.is_none();
+    let names: Vec<_> = missing
+        .iter()
+        .filter(|(wall, _)| !no_network || !matches!(wall, Wall::Network | Wall::Dns))
+        .map(|(wall, _)| wall.name())
+        .collect();
+    let network = match no_network {
+        true => "Network refused",
+        false if lacks(&[Wall::Network]) => "Network not held",
+        false => "Network held",
     };
-    ("reduced", words)
+    let without = match names.is_empty() {
+        true => String::new(),
+        false => format!(", but without {}", names.join(", ")),
+    };
+    ("reduced", format!("{network}, files confined{without}"))
 }
 
 fn gate_in_words(findings: &DoctorFindings) -> Vec<String> {

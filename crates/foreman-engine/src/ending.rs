@@ -4,6 +4,7 @@
 use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::{OrFail, internal, io, join};
+use crate::gate::check_plan::CheckPlan;
 use crate::words::result_in_words;
 use foreman_domain::{
     Code, EventKind, EventSeq, FailReason, Failure, InterruptReason, Outcome, RunEvent, RunId,
@@ -14,14 +15,15 @@ use foreman_shim::protocol::ExitRecord;
 use foreman_store::StoredRun;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Longest exit record that is read: it has a line per step.
 const EXIT_BYTES: u64 = 4 << 20;
 
 impl Engine {
     /// Brings a run whose shim is gone to rest. Does nothing for one that is.
-    pub async fn settle(&self, run: &RunId) -> Result<(), Failure> {
-        let _turn = self.turn(run).await;
+    pub async fn settle(self: &Arc<Self>, run: &RunId) -> Result<(), Failure> {
+        let turn = self.turn(run).await;
         let stored = self.store.run(run).await.or_fail()?;
         if !stored.state.is_live() {
             return Ok(());
@@ -36,24 +38,47 @@ impl Engine {
                 None
             }
         };
+        if exit.is_none()
+            && details.shim().is_none()
+            && let Some(making) = self.to_go_on_with(&stored, &details, &log).await?
+        {
+            drop(log);
+            self.make_ready_in_a_task(run.clone(), making, turn);
+            return Ok(());
+        }
         let (outcome, collected) = match (&exit, details.shim()) {
             (Some(exit), _) => {
                 self.outcome_of(&stored, &details, exit, &mut events)
                     .await?
             }
-            (None, Some(shim)) => (lost(&details, shim.pid), false),
+            (None, Some(shim)) => {
+                details.cage_has_ended().await?;
+                (lost(&details, shim.pid), false)
+            }
             (None, None) => (self.undo_unstarted(&details, &mut events).await, true),
         };
         events.extend(defuse(&details).await?);
+        let is_undone = exit.is_none() && details.shim().is_none();
+        self.note_for_order(&stored, details.clone(), &outcome, is_undone, &mut events)
+            .await?;
+        if let Some(exit) = &exit {
+            let fence = self.fence(run).await?;
+            let killed = exit.killed;
+            self.store.note_killed(fence, run, killed).await.or_fail()?;
+        }
+        let can_be_checked_again = matches!(outcome, Outcome::Changes { .. });
         self.advance(&log, events, RunEvent::Ended(outcome)).await?;
         drop(log);
         tidy(&details, collected);
+        if !can_be_checked_again {
+            CheckPlan::forget(&details);
+        }
         self.news.tell(run);
         Ok(())
     }
 
     /// The outcome, and whether everything of the bundle is in the repository. A repository that is
-    /// busy and a disk that is full are no outcome: the caller tries again.
+    /// busy or not there and a disk that is full are no outcome: the caller tries again.
     async fn outcome_of(
         &self,
         stored: &StoredRun,
@@ -106,6 +131,10 @@ impl Engine {
             Err(failure) if matches!(failure.code, Code::Busy | Code::DiskFull) => {
                 return Err(failure.clone());
             }
+            // What is not there now may be put back; whoever does not want to wait stops the run.
+            Err(failure) if stored.stop_asked_at.is_none() && details.repo_is_away() => {
+                return Err(failure.clone());
+            }
             Err(failure) => {
                 let message = format!("the run's commits were not collected: {failure}");
                 events.push(EventKind::Warning { message });
@@ -131,7 +160,7 @@ impl Engine {
 
 /// The outcome of a run whose shim came to its end. An agent's exit code 0 is no success by itself,
 /// and its failure does not hide commits.
-fn decide(exit: &ExitRecord, harvest: Result<Harvest, Failure>, base: &str) -> Outcome {
+pub(crate) fn decide(exit: &ExitRecord, harvest: Result<Harvest, Failure>, base: &str) -> Outcome {
     if let Some(verdict) = &exit.verdict {
         return verdict.clone();
     }
@@ -165,6 +194,7 @@ fn decide(exit: &ExitRecord, harvest: Result<Harvest, Failure>, base: &str) -> O
         Some(StepResult::Succeeded) => Outcome::NoChanges,
         Some(StepResult::Stopped { why }) => failed(FailReason::Bound {
             message: why.clone(),
+            breach: exit.breach,
         }),
         Some(result) => {
             let message = format!("the agent {}", result_in_words(result));
@@ -188,8 +218,28 @@ async fn defuse(details: &RunDetails) -> Result<Vec<EventKind>, Failure> {
             details.worktree.path.display()
         )],
     };
+    let mut sentences = sentences;
+    sentences.extend(changed_submodules(details).await?);
     let warning = |message| EventKind::Warning { message };
     Ok(sentences.into_iter().map(warning).collect())
+}
+
+/// What the run changed in submodules, of which its commits hold nothing.
+async fn changed_submodules(details: &RunDetails) -> Result<Vec<String>, Failure> {
+    if details.shim().is_none() || !details.worktree.path.is_dir() {
+        return Ok(Vec::new());
+    }
+    let owned = details.clone();
+    let comparing = tokio::task::spawn_blocking(move || {
+        let repo = owned.repository()?;
+        Ok::<_, Failure>(repo.changed_submodules(&owned.worktree)?)
+    });
+    match comparing.await.map_err(join)? {
+        Ok(sentences) => Ok(sentences),
+        Err(error) => Ok(vec![format!(
+            "whether the run changed files of submodules cannot be told: {error}"
+        )]),
+    }
 }
 
 fn lost(details: &RunDetails, pid: u32) -> Outcome {
@@ -204,7 +254,10 @@ fn lost(details: &RunDetails, pid: u32) -> Outcome {
 
 /// The exit record, if there is one; a sentence when it is none. It comes from our own shim, but is
 /// bounded all the same.
-fn read_exit(path: &Path, run: &RunId) -> Result<Result<Option<ExitRecord>, String>, Failure> {
+pub(crate) fn read_exit(
+    path: &Path,
+    run: &RunId,
+) -> Result<Result<Option<ExitRecord>, String>, Failure> {
     let fail = |error| io(format!("{} cannot be read", path.display()), &error);
     let file = match std::fs::File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Ok(None)),
@@ -267,6 +320,8 @@ mod tests {
             verdict,
             head: None,
             killed: 0,
+            breach: None,
+            fence: foreman_domain::Fence::default(),
         }
     }
 
@@ -318,7 +373,7 @@ mod tests {
             why: "memory".into(),
         });
         assert!(
-            matches!(reason(ended(stopped)), FailReason::Bound { message } if message == "memory")
+            matches!(reason(ended(stopped)), FailReason::Bound { message, .. } if message == "memory")
         );
         let signalled = Some(StepResult::Signalled { signal: 9 });
         assert!(matches!(reason(ended(signalled)), FailReason::Agent { .. }));

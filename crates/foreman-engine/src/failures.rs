@@ -4,6 +4,7 @@ use crate::layout::is_full;
 use crate::words::clock;
 use foreman_domain::{Block, BlockState, Code, Decider, Failure};
 use foreman_policy::PolicyError;
+use foreman_runner::RunnerError;
 use foreman_shim::client::ClientError;
 use foreman_shim::journal::JournalError;
 use foreman_shim::launch::StartError;
@@ -43,6 +44,23 @@ impl<T> OrFail<T> for Result<T, JournalError> {
 impl<T> OrFail<T> for Result<T, StartError> {
     fn or_fail(self) -> Result<T, Failure> {
         self.map_err(|error| Failure::new(Code::Environment, with_causes(&error)))
+    }
+}
+
+impl<T> OrFail<T> for Result<T, RunnerError> {
+    fn or_fail(self) -> Result<T, Failure> {
+        self.map_err(|error| {
+            let code = match &error {
+                RunnerError::File { source, .. } if is_full(source) => Code::DiskFull,
+                _ => Code::Environment,
+            };
+            // A supervisor's own words, without ours around them.
+            match error {
+                RunnerError::Start(error) => Failure::new(code, with_causes(&error)),
+                RunnerError::Client(error) => Failure::new(code, with_causes(&error)),
+                error => Failure::new(code, with_causes(&error)),
+            }
+        })
     }
 }
 
@@ -89,7 +107,18 @@ fn store(error: StoreError) -> Failure {
         StoreError::StaleEpoch { .. } => {
             Failure::new(Code::Busy, message).hint("Ask again: the other engine answers now.")
         }
+        StoreError::StaleClaim { .. } => {
+            Failure::new(Code::Busy, message).hint("Ask again in a moment.")
+        }
         StoreError::NoRun(_) => Failure::new(Code::NotFound, message).hint("See `foreman runs`."),
+        StoreError::NoOrder(_) => {
+            Failure::new(Code::NotFound, message).hint("See `foreman orders --all`.")
+        }
+        StoreError::OrderExists(_) => Failure::new(Code::Conflict, message)
+            .hint("Choose another id, or change it: `foreman order edit`."),
+        StoreError::OrderMoved { .. } | StoreError::OrderHasRun { .. } => {
+            Failure::new(Code::Conflict, message).hint("See `foreman order show`.")
+        }
         StoreError::NoBlock(_) => {
             Failure::new(Code::NotFound, message).hint("See `foreman blocks --all`.")
         }
@@ -117,6 +146,14 @@ fn store(error: StoreError) -> Failure {
         ),
         StoreError::DiskFull { .. } => Failure::new(Code::DiskFull, message)
             .hint("Make room and ask again; nothing was changed."),
+        StoreError::Damaged { .. } => Failure::new(Code::Environment, message).hint(
+            "Put the file and those beside it that begin with its name into another folder and keep \
+             them: a new one is made, and branches, worktrees and snapshots stay as they are. Check \
+             the disk first.",
+        ),
+        StoreError::ReadOnly { .. } => Failure::new(Code::Environment, message).hint(
+            "Make it writable for this user, or set FOREMAN_DATA_DIR to a directory that is.",
+        ),
         StoreError::Open { .. } | StoreError::Migrate { .. } | StoreError::Statement { .. } => {
             Failure::new(Code::Environment, message)
         }
@@ -169,6 +206,9 @@ pub(crate) fn decided_in_words(block: &Block, at: Option<foreman_domain::At>) ->
         BlockState::Denied {
             by: Decider::Floor, ..
         } => "refused by the floor, which no rule can open".to_owned(),
+        BlockState::Denied {
+            by: Decider::Limit, ..
+        } => format!("given up at {} without an answer", clock(block.last_at)),
         BlockState::Expired => format!("given up at {} without an answer", clock(block.last_at)),
         BlockState::Open | BlockState::Gone => "left open".to_owned(),
     }

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::failures::OrFail;
 use crate::live::LiveRun;
 use foreman_domain::{Code, EventSeq, Failure};
+use foreman_runner::RunnerError;
 use foreman_shim::client::{ClientError, Hello, ShimClient};
 use foreman_store::StoredRun;
 use std::sync::Arc;
@@ -54,8 +55,13 @@ impl Engine {
         if let Some(live) = self.live.insert(&run.id, details) {
             let engine = Arc::clone(self);
             self.tasks.spawn(async move {
+                let following = async {
+                    follow(&engine, &live).await;
+                    live.set_line(None);
+                    engine.first_checks(&live).await;
+                };
                 let gone = tokio::select! {
-                    () = follow(&engine, &live) => true,
+                    () = following => true,
                     () = engine.cancel.cancelled() => false,
                 };
                 live.set_line(None);
@@ -65,13 +71,18 @@ impl Engine {
                 }
                 live.set_caught_up();
                 engine.live.remove(&live.run);
+                if gone {
+                    engine.let_go(&live.run).await;
+                }
+                engine.news.nudge();
             });
         }
         Ok(())
     }
 }
 
-async fn follow(engine: &Arc<Engine>, live: &Arc<LiveRun>) {
+/// Follows a shim to its end, whatever becomes of the line to it.
+pub(crate) async fn follow(engine: &Arc<Engine>, live: &Arc<LiveRun>) {
     let mut pause = FIRST_PAUSE;
     loop {
         match connect(engine, live).await {
@@ -130,12 +141,28 @@ async fn connect(
     engine: &Arc<Engine>,
     live: &Arc<LiveRun>,
 ) -> Result<(ShimClient, EventSeq), ClientError> {
+    let fence = engine
+        .fence(&live.run)
+        .await
+        .map_err(|failure| ClientError::Unexpected {
+            what: failure.message,
+        })?;
     let hello = Hello {
         run: live.run.clone(),
         nonce: live.details.nonce.clone(),
-        epoch: engine.epoch,
+        epoch: fence.engine,
+        run_epoch: fence.run,
     };
-    let (client, welcome) = ShimClient::connect(&live.details.files.socket, hello).await?;
+    let place = crate::carrying::place(&live.run, &live.details);
+    let (client, welcome) = match engine.runner.connect(&place, hello).await {
+        Ok(connected) => connected,
+        Err(RunnerError::Client(error)) => return Err(error),
+        Err(error) => {
+            return Err(ClientError::Unexpected {
+                what: error.to_string(),
+            });
+        }
+    };
     // Never by process id alone: what answers must be what wrote the identity down.
     if live
         .details
@@ -167,7 +194,8 @@ async fn attend(
             return false;
         }
     };
-    if stored.stop_asked_at.is_some() {
+    // A wish from before the run came to rest is no wish about what is checked later.
+    if stored.stop_asked_at.is_some() && stored.state.is_live() {
         engine.pass_on_stop(live, client).await;
     }
     let mut after = stored.last_seq;
@@ -183,7 +211,7 @@ async fn attend(
             }
         };
         if !page.events.is_empty() {
-            match engine.ingest(&live.run, &page.events).await {
+            match engine.ingest_in_group(&live.run, &page.events).await {
                 Ok(ingested) => {
                     after = ingested.last_seq;
                     live.set_trouble(None);
@@ -228,7 +256,7 @@ async fn wait_for_last_breath(live: &LiveRun) {
 
 fn presence(live: &LiveRun) -> Presence {
     match live.details.shim() {
-        Some(shim) if shim.is_alive() => Presence::Alive,
+        Some(_) if live.details.living_shim().is_some() => Presence::Alive,
         None if live.details.is_on_its_way() => Presence::Unborn,
         Some(_) | None => Presence::Gone,
     }

@@ -1,6 +1,7 @@
 //! Where everything of a data directory is, and making those places with the right permissions.
 
 use crate::HostOptions;
+use crate::file_system::refuse_network;
 use foreman_domain::{Code, Failure, RunId};
 use foreman_shim::protocol::RunFiles;
 use sha2::{Digest, Sha256};
@@ -34,13 +35,16 @@ impl Layout {
             .canonicalize()
             .map_err(|error| unusable("the data directory", &options.data_dir, &error))?;
         owned_by_us(&data)?;
+        refuse_network(&data)?;
         let sockets = socket_dir(&data, options.runtime_dir.as_deref())?;
         let layout = Self { data, sockets };
         for dir in [
             layout.state(),
             layout.runs(),
+            layout.marks(),
             layout.shadows(),
             layout.worktrees(),
+            layout.checks(),
         ] {
             private_dir(&dir)?;
         }
@@ -81,6 +85,16 @@ impl Layout {
         self.state().join("runs")
     }
 
+    /// A file for each run whose journal the engine has open for writing.
+    pub fn marks(&self) -> PathBuf {
+        self.state().join("writing")
+    }
+
+    /// That of one run.
+    pub fn mark(&self, run: &RunId) -> PathBuf {
+        self.marks().join(run.as_str())
+    }
+
     /// Git directories that runs work on.
     pub fn shadows(&self) -> PathBuf {
         self.data.join("shadows")
@@ -89,6 +103,16 @@ impl Layout {
     /// Worktrees of all repositories.
     pub fn worktrees(&self) -> PathBuf {
         self.data.join("worktrees")
+    }
+
+    /// Copies of commits that are being checked.
+    pub fn checks(&self) -> PathBuf {
+        self.data.join("checks")
+    }
+
+    /// The copy that is being checked for a run.
+    pub fn check_copy(&self, run: &RunId) -> PathBuf {
+        self.checks().join(run.as_str())
     }
 
     /// The socket that the engine listens on.

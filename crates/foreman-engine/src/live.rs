@@ -27,20 +27,18 @@ impl LiveRuns {
         self.lock().get(run).cloned()
     }
 
+    /// Every run that is followed.
+    pub fn ids(&self) -> Vec<RunId> {
+        self.lock().keys().cloned().collect()
+    }
+
     /// Takes a run in; `None` when it is followed already.
     pub fn insert(&self, run: &RunId, details: RunDetails) -> Option<Arc<LiveRun>> {
         let mut runs = self.lock();
         if runs.contains_key(run) {
             return None;
         }
-        let live = Arc::new(LiveRun {
-            run: run.clone(),
-            details,
-            line: watch::channel(None).0,
-            caught_up: watch::channel(false).0,
-            trouble: Mutex::default(),
-            applying: tokio::sync::Mutex::default(),
-        });
+        let live = Arc::new(LiveRun::new(run, details));
         runs.insert(run.clone(), Arc::clone(&live));
         Some(live)
     }
@@ -60,9 +58,24 @@ impl LiveRuns {
         }
     }
 
+    /// Follows another shim of a run from now on.
+    pub fn replace(&self, run: &RunId, details: RunDetails) -> Arc<LiveRun> {
+        let live = Arc::new(LiveRun::new(run, details));
+        self.lock().insert(run.clone(), Arc::clone(&live));
+        live
+    }
+
     /// Lets a run go that is over.
     pub fn remove(&self, run: &RunId) {
         self.lock().remove(run);
+    }
+
+    /// Lets a shim of a run go, unless another one is followed by now.
+    pub fn remove_if(&self, run: &RunId, live: &Arc<LiveRun>) {
+        let mut runs = self.lock();
+        if runs.get(run).is_some_and(|known| Arc::ptr_eq(known, live)) {
+            runs.remove(run);
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RunId, Arc<LiveRun>>> {
@@ -110,6 +123,17 @@ impl Standing {
 }
 
 impl LiveRun {
+    fn new(run: &RunId, details: RunDetails) -> Self {
+        Self {
+            run: run.clone(),
+            details,
+            line: watch::channel(None).0,
+            caught_up: watch::channel(false).0,
+            trouble: Mutex::default(),
+            applying: tokio::sync::Mutex::default(),
+        }
+    }
+
     /// What keeps its events from being stored, for whoever waits for them; `None` once that is over.
     pub fn set_trouble(&self, trouble: Option<Failure>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;

@@ -1,5 +1,6 @@
 //! Path rules of a policy as binds of a cage: canonical, off the floor, and free of what a mount would
-//! hand over beside files (sockets, git directories).
+//! hand over beside files (sockets, git directories). A watched folder is never writable: its order files
+//! start programs.
 
 use foreman_cage::Bind;
 use foreman_domain::{Code, Failure};
@@ -17,6 +18,8 @@ pub(crate) struct Own<'a> {
     pub home: &'a Path,
     pub data: &'a Path,
     pub sockets: &'a Path,
+    /// Folders whose order files are taken in, canonical.
+    pub watched: &'a [PathBuf],
 }
 
 /// What path rules come to on this machine. Blocking.
@@ -72,9 +75,22 @@ fn refuse_floor(
     let floor = path_floor(path, own.home, own.data)
         .or_else(|| path_floor(path, own.home, own.sockets))
         .or_else(|| writable.then(|| write_floor(path, own.home)).flatten());
-    match floor {
+    if let Some(why) = floor {
+        return Err(refusal(rule, path, &format!("it is {why}")));
+    }
+    let touched = own
+        .watched
+        .iter()
+        .find(|watched| writable && (path.starts_with(watched) || watched.starts_with(path)));
+    match touched {
         None => Ok(()),
-        Some(why) => Err(refusal(rule, path, &format!("it is {why}"))),
+        Some(watched) => {
+            let why = format!(
+                "it holds or lies in {}, which is watched for order files, and those start programs",
+                watched.display()
+            );
+            Err(refusal(rule, path, &why))
+        }
     }
 }
 
@@ -175,7 +191,13 @@ mod tests {
     impl Scratch {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
-            for name in ["home/cache", "home/.ssh", "data/state", "sockets"] {
+            for name in [
+                "home/cache",
+                "home/work/orders/done",
+                "home/.ssh",
+                "data/state",
+                "sockets",
+            ] {
                 std::fs::create_dir_all(dir.path().join(name)).unwrap();
             }
             Self { dir }
@@ -192,10 +214,12 @@ mod tests {
         ) -> Result<(Vec<Bind>, Vec<String>), Failure> {
             let (home, data, sockets) =
                 (self.path("home"), self.path("data"), self.path("sockets"));
+            let watched = [self.path("home/work/orders")];
             let own = Own {
                 home: &home,
                 data: &data,
                 sockets: &sockets,
+                watched: &watched,
             };
             binds_of(&[rule(&path, access)], &own)
         }
@@ -249,6 +273,18 @@ mod tests {
             let refused = scratch.binds(inside.into(), Access::Write).unwrap_err();
             assert!(refused.message.contains("git"), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_watched_folder_can_be_read_and_not_written() {
+        let scratch = Scratch::new();
+        std::os::unix::fs::symlink(scratch.path("home/work"), scratch.path("home/link")).unwrap();
+        for path in ["~/work", "~/work/orders", "~/work/orders/done", "~/link"] {
+            assert!(scratch.binds(path.into(), Access::Read).is_ok(), "{path}");
+            let refused = scratch.binds(path.into(), Access::Write).unwrap_err();
+            assert!(refused.message.contains("is watched"), "{refused}");
+        }
+        assert!(scratch.binds("~/cache".into(), Access::Write).is_ok());
     }
 
     #[test]

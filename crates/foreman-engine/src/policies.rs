@@ -23,6 +23,8 @@ const DEFAULTS: Bounds = Bounds {
     memory_bytes: None,
     processes: Some(1024),
     output_bytes: Some(256 << 20),
+    // A hold waits for as long as it takes.
+    hold_seconds: None,
 };
 /// Bounds below which no run can do anything.
 const LEAST_MEMORY: u64 = 16 << 20;

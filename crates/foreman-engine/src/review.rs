@@ -1,25 +1,35 @@
 //! After a run: what it changed, merging it, removing it with a snapshot, bringing it back.
 
-use crate::api::{DiffFile, DiffView, MergeRequest, RunView};
+use crate::api::{DiffFile, DiffRequest, DiffView, GateSummary, MergeRequest, RunRef, RunView};
 use crate::details::RunDetails;
 use crate::ending::outcome_to_go_back_to;
 use crate::engine::Engine;
 use crate::failures::{OrFail, join};
+use crate::gate::check_plan::CheckPlan;
+use crate::gate::queue::Approved;
+use crate::gate::rounds::not_passed;
+use crate::gate::sync::short;
 use crate::tokens;
 use crate::words::standing;
-use foreman_domain::{At, Code, EventKind, Failure, Outcome, RunEvent, RunId, RunState};
+use foreman_domain::{
+    At, Code, EventKind, Failure, Outcome, RunEvent, RunId, RunState, sanitize_line,
+};
 use foreman_git::{Diff, GitError, Repository};
 use foreman_store::{RequestKey, StoredRun};
 
 impl Engine {
-    /// The three-dot diff of a run and the token that a merge of it must name.
-    pub async fn diff(&self, typed: &str) -> Result<DiffView, Failure> {
-        let id = self.find_run(typed).await?;
+    /// The three-dot diff of a run and the token that a merge of it must name; or only what came after
+    /// a commit of it.
+    pub async fn diff(&self, request: DiffRequest) -> Result<DiffView, Failure> {
+        let id = self.find_run(&request.run).await?;
         let run = self.store.run(&id).await.or_fail()?;
         let details = RunDetails::of(&run)?;
         let head = reviewable_head(&run, &details).await?;
+        if let Some(since) = request.since {
+            return self.diff_since(&run, &details, since, head).await;
+        }
         let wants_refusal = matches!(run.state, RunState::Review { .. });
-        let failed_checks = self.failed_checks(&id, &details).await?;
+        let gate = self.gate_of(&run, &details, &head).await?;
         let (mut diff, refusal) = git(&details, move |repo, details| {
             let mut diff = repo.diff(&details.worktree, &head)?;
             if !wants_refusal {
@@ -33,18 +43,44 @@ impl Engine {
             Ok((diff, refusal))
         })
         .await?;
-        let failed_checks = failed_checks.into_iter();
-        diff.flags
-            .extend(failed_checks.map(|check| format!("check {check}")));
+        let failed_checks = not_passed(&gate.checks);
+        let failed = failed_checks.iter().map(|check| format!("check {check}"));
+        diff.flags.extend(failed);
         let refusal = match &run.state {
-            RunState::Review { .. } => refusal,
+            RunState::Review { .. } => refusal.or_else(|| without_a_pass(&failed_checks)),
             RunState::Cancelled { .. } => Some(format!(
                 "the run was stopped before it was done; to take over what it had, merge {} by hand",
                 details.worktree.branch
             )),
             state => Some(format!("the run is {}", standing(state))),
         };
-        Ok(view(diff, refusal, &run))
+        let mut shown = view(diff, refusal, &run);
+        shown.gate = Some(gate);
+        Ok(shown)
+    }
+
+    /// What a reviewer of a run weighs beside its diff.
+    pub async fn gate(&self, request: RunRef) -> Result<GateSummary, Failure> {
+        let id = self.find_run(&request.run).await?;
+        let run = self.store.run(&id).await.or_fail()?;
+        let details = RunDetails::of(&run)?;
+        let head = reviewable_head(&run, &details).await?;
+        self.gate_of(&run, &details, &head).await
+    }
+
+    async fn diff_since(
+        &self,
+        run: &StoredRun,
+        details: &RunDetails,
+        since: String,
+        head: String,
+    ) -> Result<DiffView, Failure> {
+        let base = git(details, |repo, details| repo.base_now(&details.worktree)).await?;
+        let diff = git(details, move |repo, _| repo.diff_since(&since, &head)).await?;
+        let expect = tokens::of_diff(&diff.head, &base, run.revision);
+        let mut shown = view(diff, None, run);
+        shown.expect = expect;
+        Ok(shown)
     }
 
     /// Fast-forwards the base branch to what was reviewed.
@@ -52,12 +88,53 @@ impl Engine {
         let id = self.find_run(&request.run).await?;
         let _turn = self.turn(&id).await;
         let run = self.store.run(&id).await.or_fail()?;
+        // The same request, asked again after its engine went away.
+        if matches!(run.state, RunState::Merged { .. }) && self.was_asked(key, &id).await? {
+            return self.view_of(&id).await;
+        }
+        self.not_at_work(&id).await?;
+        let approved = self.approved(&id, &request).await?;
+        let details = RunDetails::of(&run)?;
+        let head = &approved.head;
+        let checks = self.checks_of(&id, &details, Some(head)).await?;
+        if let Some(why) = without_a_pass(&not_passed(&checks))
+            && request.despite_checks.is_none()
+            && self.is_fast_forward(&details, head).await?
+        {
+            return Err(Failure::new(Code::Conflict, why).hint(format!(
+                "Run them again: `foreman sync {id}`; or say why it is to be merged all the same: \
+                 --despite-checks REASON."
+            )));
+        }
+        self.store
+            .note_request(self.epoch, key, id.as_str(), At::now())
+            .await
+            .or_fail()?;
+        let despite = request.despite_checks.as_deref();
+        self.fast_forward(&run, &details, (head, &approved.base), despite)
+            .await?;
+        self.view_of(&id).await
+    }
+
+    /// Whether there is nothing about the base branch that refuses a merge before its checks do.
+    async fn is_fast_forward(&self, details: &RunDetails, head: &str) -> Result<bool, Failure> {
+        let head = head.to_owned();
+        git(details, move |repo, details| {
+            Ok(repo.commits_behind(&details.worktree, &head)? == 0)
+        })
+        .await
+    }
+
+    /// What a token approves, when it still is what there is to review. Commits that were added to it
+    /// by hand meanwhile are what is to be reviewed from now on. The caller has the run's turn.
+    pub(crate) async fn approved(
+        &self,
+        id: &RunId,
+        request: &MergeRequest,
+    ) -> Result<Approved, Failure> {
+        let run = self.store.run(id).await.or_fail()?;
         let head = match &run.state {
             RunState::Review { head, .. } => head.clone(),
-            // The same request, asked again after its engine went away.
-            RunState::Merged { .. } if self.was_asked(key, &id).await? => {
-                return self.view_of(&id).await;
-            }
             RunState::Merged { commit } => {
                 return Err(Failure::new(
                     Code::AlreadyDecided,
@@ -74,34 +151,74 @@ impl Engine {
                 ));
             }
         };
+        if request
+            .despite_checks
+            .as_ref()
+            .is_some_and(|reason| reason.trim().is_empty())
+        {
+            return Err(Failure::new(Code::Usage, "--despite-checks needs a reason"));
+        }
         let details = RunDetails::of(&run)?;
-        let wanted = head.clone();
-        let base_now = git(&details, move |repo, details| {
-            Ok(repo.diff(&details.worktree, &wanted)?.base_now)
-        })
-        .await?;
-        if request.expect != tokens::of_diff(&head, &base_now, run.revision) {
+        if let Some(tip) = self.take_over_added(&run, &details, &head).await? {
             return Err(Failure::new(
                 Code::Stale,
                 format!(
-                    "the base branch or the policy of run {id} has moved since the diff was shown"
+                    "commits were added to {} by hand since it was reviewed: it is at {} now, not at {}",
+                    details.worktree.branch,
+                    short(&tip),
+                    short(&head)
+                ),
+            )
+            .hint(format!(
+                "See what was added: `foreman diff {id} --since {head}`; then decide about all of it."
+            )));
+        }
+        let base = git(&details, |repo, details| repo.base_now(&details.worktree)).await?;
+        if request.expect != tokens::of_diff(&head, &base, run.revision) {
+            return Err(Failure::new(
+                Code::Stale,
+                format!(
+                    "the base branch, the commits or the policy of run {id} have moved since the diff \
+                     was shown"
                 ),
             )
             .hint(format!("Look again: `foreman diff {id}`.")));
         }
-        let log = self.open_log(&id, &details).await?;
-        self.store
-            .note_request(self.epoch, key, id.as_str(), At::now())
-            .await
-            .or_fail()?;
-        self.advance(&log, Vec::new(), RunEvent::MergeStarted)
-            .await?;
-        let merged = git(&details, move |repo, details| {
-            repo.merge(&details.worktree, &head, &base_now)
+        Ok(Approved {
+            head,
+            base,
+            revision: run.revision,
+        })
+    }
+
+    /// Moves the base branch from `base` to `head`; gives its new tip. The caller has the run's turn.
+    pub(crate) async fn fast_forward(
+        &self,
+        run: &StoredRun,
+        details: &RunDetails,
+        (head, base): (&str, &str),
+        despite: Option<&str>,
+    ) -> Result<String, Failure> {
+        self.sure().await?;
+        let log = self.open_log(&run.id, details).await?;
+        let mut before = Vec::new();
+        if let Some(reason) = despite {
+            let message = format!(
+                "to be merged although its checks did not pass: {}",
+                sanitize_line(reason)
+            );
+            before.push(EventKind::Warning { message });
+        }
+        self.advance(&log, before, RunEvent::MergeStarted).await?;
+        let (wanted, expected) = (head.to_owned(), base.to_owned());
+        let merged = git(details, move |repo, details| {
+            repo.merge(&details.worktree, &wanted, &expected)
         })
         .await;
-        self.after_merge(&run, &log, merged).await?;
-        self.view_of(&id).await
+        let commit = merged.clone();
+        self.after_merge(run, &log, merged).await?;
+        CheckPlan::forget(details);
+        commit
     }
 
     async fn after_merge(
@@ -127,7 +244,7 @@ impl Engine {
         }
     }
 
-    async fn was_asked(&self, key: &RequestKey, id: &RunId) -> Result<bool, Failure> {
+    pub(crate) async fn was_asked(&self, key: &RequestKey, id: &RunId) -> Result<bool, Failure> {
         let subject = self.store.subject_of_request(key).await.or_fail()?;
         Ok(subject.is_some_and(|subject| subject == id.as_str()))
     }
@@ -161,9 +278,18 @@ impl Engine {
     pub async fn discard(&self, typed: &str) -> Result<RunView, Failure> {
         let id = self.find_run(typed).await?;
         let _turn = self.turn(&id).await;
-        let run = self.store.run(&id).await.or_fail()?;
-        if matches!(run.state, RunState::Discarded { .. }) {
-            return self.view_of(&id).await;
+        self.not_at_work(&id).await?;
+        self.take_down(&id).await?;
+        self.view_of(&id).await
+    }
+
+    /// As [`Engine::discard`], by a caller that has the run's turn; gives the snapshot's ref. What does
+    /// not go is tried again later, and is not said to be gone before.
+    pub(crate) async fn take_down(&self, id: &RunId) -> Result<String, Failure> {
+        let run = self.store.run(id).await.or_fail()?;
+        if let RunState::Discarded { snapshot } = run.state {
+            self.removal_ended(id).await?;
+            return Ok(snapshot);
         }
         let is_merged = matches!(run.state, RunState::Merged { .. });
         let probe = RunEvent::Discarded {
@@ -183,21 +309,32 @@ impl Engine {
             });
         }
         let details = RunDetails::of(&run)?;
-        let log = self.open_log(&id, &details).await?;
+        let log = self.open_log(id, &details).await?;
+        // The journal may have known more than the store did.
+        if let RunState::Discarded { snapshot } = self.store.run(id).await.or_fail()?.state {
+            self.removal_ended(id).await?;
+            return Ok(snapshot);
+        }
+        self.removal_begins(id).await?;
         let run_id = id.clone();
-        let snapshot = git(&details, move |repo, details| {
+        let removed = git(&details, move |repo, details| {
             repo.snapshot_and_remove(&run_id, &details.worktree, &details.shadow)
         })
-        .await?;
+        .await;
+        let snapshot = match removed {
+            Ok(snapshot) => snapshot,
+            Err(failure) => return Err(self.removal_failed(id, failure).await),
+        };
         if is_merged {
             let message = format!("worktree and branch removed; {snapshot} keeps what was in them");
             self.append(&log, vec![tidied(message)]).await?;
         } else {
+            let snapshot = snapshot.clone();
             self.advance(&log, Vec::new(), RunEvent::Discarded { snapshot })
                 .await?;
         }
-        drop(log);
-        self.view_of(&id).await
+        self.removal_ended(id).await?;
+        Ok(snapshot)
     }
 
     /// Brings a discarded run's worktree and branch back; its state is what it was. Likewise those of
@@ -207,11 +344,11 @@ impl Engine {
         let _turn = self.turn(&id).await;
         let run = self.store.run(&id).await.or_fail()?;
         let details = RunDetails::of(&run)?;
-        let is_merged = matches!(run.state, RunState::Merged { .. });
+        let is_half_removed = self.is_being_removed(&id).await?;
         let is_removed = match run.state {
             RunState::Discarded { .. } => true,
             RunState::Merged { .. } => !details.worktree.path.exists(),
-            _ => false,
+            _ => is_half_removed && !details.worktree.path.exists(),
         };
         if !is_removed {
             if self.was_asked(key, &id).await? {
@@ -233,7 +370,8 @@ impl Engine {
             repo.restore(&run_id, &details.worktree, &details.shadow)
         })
         .await?;
-        if is_merged {
+        self.removal_ended(&id).await?;
+        if !matches!(run.state, RunState::Discarded { .. }) {
             let message = "worktree and branch are back".to_owned();
             self.append(&log, vec![tidied(message)]).await?;
         } else {
@@ -254,7 +392,7 @@ fn tidied(message: String) -> EventKind {
 }
 
 /// Works on a run's repository off the runtime's threads.
-async fn git<T: Send + 'static>(
+pub(crate) async fn git<T: Send + 'static>(
     details: &RunDetails,
     work: impl FnOnce(&Repository, &RunDetails) -> Result<T, GitError> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -308,5 +446,11 @@ fn view(diff: Diff, refusal: Option<String>, run: &StoredRun) -> DiffView {
         truncated: diff.truncated,
         flags: diff.flags,
         refusal,
+        gate: None,
     }
+}
+
+/// Why a merge waits for checks, when some did not pass.
+fn without_a_pass(failed_checks: &[String]) -> Option<String> {
+    (!failed_checks.is_empty()).then(|| format!("check {}", failed_checks.join("; check ")))
 }

@@ -8,13 +8,12 @@ use crate::ending::is_at_rest;
 use crate::engine::Engine;
 use crate::failures::{OrFail, internal};
 use crate::live::LiveRun;
-use crate::spec::check_name;
-use crate::words::{count, result_in_words};
+use crate::words::count;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use foreman_domain::{At, Code, Failure, RunId, StepKind, StepResult, sanitize_line};
+use foreman_domain::{At, Code, Failure, Outcome, RunId, StepKind, sanitize_line};
 use foreman_shim::client::ShimClient;
-use foreman_store::{StoredRun, StoredStep};
+use foreman_store::StoredRun;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -81,7 +80,19 @@ impl Engine {
     /// Runs, newest first.
     pub async fn list_runs(&self, request: RunList) -> Result<Runs, Failure> {
         let limit = request.limit.unwrap_or(DEFAULT_LIST).min(LONGEST_LIST);
-        let stored = self.store.runs(limit).await.or_fail()?;
+        // Taken first: what changes while the list is read is told again, and nothing is missed.
+        let cursor = self.news.changes.now(self.epoch).to_string();
+        let stored = match &request.before {
+            Some(before) => {
+                let before = self.find_run(before).await?;
+                self.store.runs_before(&before, limit).await.or_fail()?
+            }
+            None => self.store.runs(limit).await.or_fail()?,
+        };
+        let older = match stored.last() {
+            Some(oldest) => self.store.count_before(&oldest.id).await.or_fail()?,
+            None => 0,
+        };
         let mut runs = Vec::with_capacity(stored.len());
         for run in stored {
             let id = run.id.clone();
@@ -91,7 +102,11 @@ impl Engine {
                 Err(error) => tracing::warn!(run = %id, %error, "a run cannot be shown"),
             }
         }
-        Ok(Runs { runs })
+        Ok(Runs {
+            runs,
+            older,
+            cursor,
+        })
     }
 
     /// One run, as it is now.
@@ -100,39 +115,24 @@ impl Engine {
         self.view(stored).await
     }
 
-    /// The checks of a run that did not pass, in words.
-    pub async fn failed_checks(
-        &self,
-        run: &RunId,
-        details: &RunDetails,
-    ) -> Result<Vec<String>, Failure> {
-        if details.checks.is_empty() {
-            return Ok(Vec::new());
-        }
-        let steps = self.store.steps(run).await.or_fail()?;
-        let told = checks_in_words(&details.checks, &steps);
-        Ok(checks_not_passed(details, &steps)
-            .filter_map(|index| told.get(index).cloned())
-            .collect())
-    }
-
     async fn view(&self, run: StoredRun) -> Result<RunView, Failure> {
         let details = RunDetails::of(&run)?;
-        let steps = match details.checks.is_empty() {
-            true => Vec::new(),
-            false => self.store.steps(&run.id).await.or_fail()?,
-        };
-        let failed_checks = checks_not_passed(&details, &steps).count();
+        let head = tip_of(&run, &details);
+        let checks = self.checks_of(&run.id, &details, head.as_deref()).await?;
+        let failed_checks = checks.iter().filter(|check| !check.has_passed()).count();
         let failed_checks = u32::try_from(failed_checks).unwrap_or(u32::MAX);
+        let repo_reachable = !details.repo_is_away();
         Ok(RunView {
             id: run.id,
             order: run.order,
+            outside_scope: details.outside_scope,
             title: run.title,
             state: run.state,
             repo: details.repo,
             branch: details.worktree.branch,
             base_branch: details.worktree.base_branch,
             base: details.worktree.base_commit,
+            freshness: details.freshness,
             worktree: details.worktree.path,
             tier: details.tier,
             open_blocks: run.open_blocks,
@@ -140,9 +140,11 @@ impl Engine {
             ended_at: run.ended_at,
             last_seq: run.last_seq,
             outcome: run.outcome,
-            checks: checks_in_words(&details.checks, &steps),
+            checks: checks.into_iter().map(|check| check.words).collect(),
             failed_checks,
             denied_unattended: run.denied_unattended,
+            killed: run.killed,
+            repo_reachable,
         })
     }
 
@@ -222,10 +224,13 @@ impl Engine {
         let run = self.find_run(typed).await?;
         let stored = self.store.run(&run).await.or_fail()?;
         if !stored.state.is_live() {
-            return self.view(stored).await;
+            if let Some(live) = self.live.get(&run) {
+                self.stop_checks(&live).await?;
+            }
+            return self.view_of(&run).await;
         }
         self.store
-            .ask_stop(self.epoch, &run, At::now())
+            .ask_stop(self.fence(&run).await?, &run, At::now())
             .await
             .or_fail()?;
         if let Some(live) = self.live.get(&run) {
@@ -244,8 +249,12 @@ impl Engine {
         {
             return Ok(view);
         }
+        self.sure().await?;
         tracing::warn!(%run, "killing a shim that did not stop its run");
-        RunDetails::of(&self.store.run(&run).await.or_fail()?)?.kill_shim()?;
+        match self.live.get(&run) {
+            Some(live) => live.details.kill_shim()?,
+            None => RunDetails::of(&self.store.run(&run).await.or_fail()?)?.kill_shim()?,
+        }
         self.wait_for_rest(&run, Instant::now() + STOPPING)
             .await?
             .ok_or_else(|| internal(format!("run {run} was killed but does not come to its end")))
@@ -307,33 +316,12 @@ impl Engine {
     }
 }
 
-/// Which of a run's checks did not pass: failed, or not run.
-fn checks_not_passed<'a>(
-    details: &'a RunDetails,
-    steps: &'a [StoredStep],
-) -> impl Iterator<Item = usize> + 'a {
-    let many = details.checks.len();
-    (0..many).filter(move |index| {
-        let name = check_name(*index, many);
-        !steps
-            .iter()
-            .any(|step| step.name == name && step.result == Some(StepResult::Succeeded))
-    })
-}
-
-fn checks_in_words(commands: &[String], steps: &[StoredStep]) -> Vec<String> {
-    let many = commands.len();
-    let in_words = |(index, command): (usize, &String)| {
-        let name = check_name(index, many);
-        let how = match steps.iter().find(|step| step.name == name) {
-            Some(StoredStep {
-                result: Some(result),
-                ..
-            }) => result_in_words(result),
-            Some(StoredStep { result: None, .. }) => "is running".to_owned(),
-            None => "has not run".to_owned(),
-        };
-        format!("`{}` {how}", sanitize_line(command))
-    };
-    commands.iter().enumerate().map(in_words).collect()
+/// The commit that a run's checks are about: what it ended with, or what it started from where it ended
+/// without changes. Unknown while it goes on.
+fn tip_of(run: &StoredRun, details: &RunDetails) -> Option<String> {
+    match &run.outcome {
+        Some(Outcome::Changes { head, .. }) => Some(head.clone()),
+        Some(_) => Some(details.worktree.base_commit.clone()),
+        None => None,
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::details::RunDetails;
 use crate::environment::Account;
-use crate::failures::{internal, io};
+use crate::failures::io;
 use crate::policies::Layers;
 use foreman_cage::{Bind, CageSpec};
 use foreman_domain::{Failure, RunId, StepKind, StepName, Wall};
@@ -12,9 +12,6 @@ use foreman_shim::protocol::{
     HoldMode, OnFailure, ProxySettings, RunSpec, Stdio as StepStdio, StepSpec,
 };
 use sha2::{Digest, Sha256};
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Version of the spec.
@@ -30,7 +27,6 @@ const MAPPED: u32 = 1 << 24;
 pub(crate) struct Work {
     pub setup: Option<String>,
     pub argv: Vec<String>,
-    pub checks: Vec<String>,
     pub terminal: Option<crate::api::TerminalSize>,
 }
 
@@ -109,6 +105,7 @@ pub(crate) fn spec(parts: Parts<'_>) -> RunSpec {
         steps: steps(details, work),
         base: details.worktree.base_commit.clone(),
         proxy: proxy(parts.proxy),
+        continues: None,
     }
 }
 
@@ -171,16 +168,6 @@ fn steps(details: &RunDetails, work: &Work) -> Vec<StepSpec> {
         file,
         go_on,
     ));
-    for (index, command) in work.checks.iter().enumerate() {
-        let StepName(name) = check_name(index, work.checks.len());
-        steps.push(step(
-            name,
-            StepKind::Check,
-            shell(command),
-            journal.clone(),
-            go_on,
-        ));
-    }
     steps
 }
 
@@ -207,18 +194,6 @@ fn proxy(variables: &[(String, String)]) -> ProxySettings {
         all: find(&["all_proxy"]),
         no_proxy: find(&["no_proxy"]),
     }
-}
-
-/// Writes a spec where only this user can read it, on disk when this returns. Blocking.
-pub(crate) fn write_spec(path: &Path, spec: &RunSpec) -> Result<(), Failure> {
-    let text = serde_json::to_vec(spec).map_err(internal)?;
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()))
-        .map_err(|error| io(format!("{} cannot be written", path.display()), &error))
 }
 
 /// Gives a tree to the user that the run is mapped to, when the engine is root. Blocking; links are

@@ -147,8 +147,17 @@ unset script
 add() {
   g add -A "$@" -- . ":(exclude,glob)**/$hidden" ":(exclude,glob)**/$hidden/**"
 }
+# What was copied here from the operator's checkout is nobody's work, also where a file of the tree tells git
+# not to ignore it. What the run committed itself stays.
+leave_copied_out() {
+  [ -s "$pristine/copied" ] || return 0
+  g -c core.quotePath=false ls-files | sort | comm -12 - "$pristine/copied" | while IFS= read -r path; do
+    g cat-file -e "HEAD:$path" 2>/dev/null || g update-index --force-remove -- "$path"
+  done
+}
 tree_of_all() {
   add 2>"$gd/foreman-add" || add --ignore-errors 2>"$gd/foreman-add" || [ $? -eq 1 ] || return 1
+  leave_copied_out
   g write-tree
 }
 if ! tree=$(tree_of_all); then
@@ -163,12 +172,6 @@ if ! tree=$(tree_of_all); then
 fi
 cat "$gd/foreman-add" >&2
 rm -f "$gd/foreman-add"
-# A submodule is not checked out here: what is put into its folder all the same is in no commit of ours.
-g ls-files -s | sed -n 's/^160000 [0-9a-f]* [0-3].//p' | while IFS= read -r dir; do
-  if [ -d "./$dir" ] && [ ! -L "./$dir" ] && [ -n "$(ls -A "./$dir" 2>/dev/null)" ]; then
-    echo "foreman: what is in the folder of the submodule $dir is in no commit; the worktree keeps it" >&2
-  fi
-done
 head=$(commit_of HEAD) || head=
 if [ -z "$head" ] && [ "$(g symbolic-ref -q HEAD)" = "refs/heads/$branch" ]; then
   # The run deleted its branch or broke it: it goes on from where it started.

@@ -87,10 +87,7 @@ impl Tree {
         changes: &[Change],
     ) -> Result<State, GitError> {
         if let Some(paused) = self.paused {
-            return Ok(State::Refused(format!(
-                "{paused} is paused in the tree at {}: finish or abort it first",
-                self.shown()
-            )));
+            return Ok(State::Refused(paused.sentence(&self.shown())));
         }
         if self.git_dir.join("index.lock").symlink_metadata().is_ok() {
             return Ok(State::Refused(format!(

@@ -1,7 +1,8 @@
 //! The three-dot difference of a run, by libgit2: no external diff, text converter or pager runs.
 //!
-//! It starts at the merge base of the base branch and the run's tip, so that what others merged
-//! meanwhile is never shown as the run's work. Patch and list are bounded.
+//! It starts at the merge base of the base branch and the run's tip, or at the commit that the run
+//! started from where that is further on, so that what others did is never shown as the run's work.
+//! Patch and list are bounded.
 
 use crate::worktree::parse_oid;
 use crate::{Diff, DiffFile, GitError, Repository, Worktree, flags};
@@ -26,66 +27,48 @@ impl Repository {
         let head = self.find_head(&repo, head)?;
         let base_now = self.base_tip(&repo, worktree)?;
         let from = fork_point(&repo, worktree, head, base_now)?;
-        let tree = |oid: Option<Oid>| match oid {
-            Some(oid) => repo
-                .find_commit(oid)
-                .and_then(|commit| commit.tree())
-                .map(Some),
-            None => Ok(None),
-        };
-        let old = tree(from).map_err(GitError::git("read the commit the run forked from"))?;
-        let new = tree(Some(head)).map_err(GitError::git("read the run's tip"))?;
-        let mut options = DiffOptions::new();
-        options
-            .include_typechange(true)
-            .max_size(LARGE)
-            .context_lines(3)
-            .ignore_submodules(false);
-        let mut diff = repo
-            .diff_tree_to_tree(old.as_ref(), new.as_ref(), Some(&mut options))
-            .map_err(GitError::git("compare the run with its base"))?;
-        let mut find = DiffFindOptions::new();
-        find.renames(true).rename_limit(RENAMES);
-        diff.find_similar(Some(&mut find))
-            .map_err(GitError::git("look for renames"))?;
-
-        let mut truncated = diff.deltas().len() > FILES;
-        let mut files = Vec::new();
-        for index in 0..diff.deltas().len().min(FILES) {
-            files.push(describe(&diff, index)?);
-        }
-        let mut patch = Vec::new();
-        let printed = diff.print(DiffFormat::Patch, |_, _, line| {
-            let origin = line.origin();
-            if matches!(origin, '+' | '-' | ' ') {
-                patch.push(origin as u8);
-            }
-            patch.extend_from_slice(line.content());
-            patch.len() <= PATCH
-        });
-        match printed {
-            Ok(()) => {}
-            Err(error) if error.code() == ErrorCode::User => {}
-            Err(error) => return Err(GitError::git("print the run's changes")(error)),
-        }
-        if patch.len() > PATCH {
-            truncated = true;
-            // Whole lines only.
-            let end = patch[..PATCH]
-                .iter()
-                .rposition(|byte| *byte == b'\n')
-                .map_or(0, |at| at + 1);
-            patch.truncate(end);
-        }
+        let mut diff = compare(&repo, from, head)?;
+        find_renames(&mut diff)?;
+        let mut shown = show(&diff)?;
         let mut found = flags::of_changes(self, &repo, &diff);
         found.extend(flags::of_worktree(&worktree.path));
+        if let Some(from) = from
+            && repo.graph_descendant_of(from, base_now).unwrap_or(false)
+        {
+            let ahead = crate::harvest::count(&repo, from, base_now)?;
+            let commits = if ahead == 1 {
+                "a commit".to_owned()
+            } else {
+                format!("{ahead} commits")
+            };
+            found.push(format!(
+                "a merge also brings {commits} of others to {} that the run started from and the \
+                 branch here does not have yet",
+                worktree.base_branch
+            ));
+        }
+        shown.flags = found;
         Ok(Diff {
             head: head.to_string(),
             base_now: base_now.to_string(),
-            files,
-            patch: String::from_utf8_lossy(&patch).into_owned(),
-            truncated,
-            flags: found,
+            ..shown
+        })
+    }
+
+    /// What changes from one commit of a run to a later one: files and patch alone.
+    ///
+    /// # Errors
+    /// [`GitError::NotFound`] when one of them is not a commit here.
+    pub fn diff_since(&self, since: &str, head: &str) -> Result<Diff, GitError> {
+        let repo = self.git()?;
+        let (since, head) = (self.find_head(&repo, since)?, self.find_head(&repo, head)?);
+        let mut diff = compare(&repo, Some(since), head)?;
+        find_renames(&mut diff)?;
+        let shown = show(&diff)?;
+        Ok(Diff {
+            head: head.to_string(),
+            base_now: since.to_string(),
+            ..shown
         })
     }
 
@@ -117,6 +100,78 @@ impl Repository {
     }
 }
 
+/// The difference of two commits, as it is; from nothing when the first is none.
+pub(crate) fn compare(
+    repo: &git2::Repository,
+    from: Option<Oid>,
+    to: Oid,
+) -> Result<git2::Diff<'_>, GitError> {
+    let tree = |oid: Option<Oid>| match oid {
+        Some(oid) => repo
+            .find_commit(oid)
+            .and_then(|commit| commit.tree())
+            .map(Some),
+        None => Ok(None),
+    };
+    let old = tree(from).map_err(GitError::git("read the commit the run forked from"))?;
+    let new = tree(Some(to)).map_err(GitError::git("read the run's tip"))?;
+    let mut options = DiffOptions::new();
+    options
+        .include_typechange(true)
+        .max_size(LARGE)
+        .context_lines(3)
+        .ignore_submodules(false);
+    repo.diff_tree_to_tree(old.as_ref(), new.as_ref(), Some(&mut options))
+        .map_err(GitError::git("compare the run with its base"))
+}
+
+fn find_renames(diff: &mut git2::Diff<'_>) -> Result<(), GitError> {
+    let mut find = DiffFindOptions::new();
+    find.renames(true).rename_limit(RENAMES);
+    diff.find_similar(Some(&mut find))
+        .map_err(GitError::git("look for renames"))
+}
+
+/// Files and patch, both bounded; neither commits nor flags.
+fn show(diff: &git2::Diff<'_>) -> Result<Diff, GitError> {
+    let mut truncated = diff.deltas().len() > FILES;
+    let mut files = Vec::new();
+    for index in 0..diff.deltas().len().min(FILES) {
+        files.push(describe(diff, index)?);
+    }
+    let mut patch = Vec::new();
+    let printed = diff.print(DiffFormat::Patch, |_, _, line| {
+        let origin = line.origin();
+        if matches!(origin, '+' | '-' | ' ') {
+            patch.push(origin as u8);
+        }
+        patch.extend_from_slice(line.content());
+        patch.len() <= PATCH
+    });
+    match printed {
+        Ok(()) => {}
+        Err(error) if error.code() == ErrorCode::User => {}
+        Err(error) => return Err(GitError::git("print the run's changes")(error)),
+    }
+    if patch.len() > PATCH {
+        truncated = true;
+        // Whole lines only.
+        let end = patch[..PATCH]
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        patch.truncate(end);
+    }
+    Ok(Diff {
+        head: String::new(),
+        base_now: String::new(),
+        files,
+        patch: String::from_utf8_lossy(&patch).into_owned(),
+        truncated,
+        flags: Vec::new(),
+    })
+}
+
 /// The commit that the run's changes start from; none when the histories are unrelated.
 pub(crate) fn fork_point(
     repo: &git2::Repository,
@@ -129,9 +184,18 @@ pub(crate) fn fork_point(
         Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
         Err(error) => Err(GitError::git("find where the run forked")(error)),
     };
+    let recorded = worktree.base_oid()?;
+    let starts_there = recorded == head
+        || (repo.find_commit(recorded).is_ok()
+            && repo.graph_descendant_of(head, recorded).unwrap_or(false));
     match merge_base(base_now, head)? {
         // Merged already: what it changed is seen from where it started.
-        Some(fork) if fork == head => merge_base(worktree.base_oid()?, head),
+        Some(fork) if fork == head => merge_base(recorded, head),
+        // It started from commits that the base branch here does not have yet: they are not its own.
+        Some(fork) if starts_there && repo.graph_descendant_of(recorded, fork).unwrap_or(false) => {
+            Ok(Some(recorded))
+        }
+        None if starts_there => Ok(Some(recorded)),
         fork => Ok(fork),
     }
 }

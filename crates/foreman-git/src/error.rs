@@ -93,6 +93,19 @@ pub enum GitError {
         /// Why.
         why: String,
     },
+    /// A checkout would not fit.
+    #[error(
+        "the worktree needs about {} MiB for its tracked files, and {} MiB are free at {}",
+        .needed.div_ceil(1 << 20), .free >> 20, .path.display()
+    )]
+    NoRoom {
+        /// Where it would be.
+        path: PathBuf,
+        /// Bytes that it takes.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// What was checked out is not what the base commit holds.
     #[error("the checked-out worktree differs from its base commit: {what}")]
     CheckoutDiffers {
@@ -173,6 +186,16 @@ pub enum GitError {
         /// Its last words, or what happened to it.
         detail: String,
     },
+    /// A push did not happen.
+    #[error("nothing was pushed to {remote}: {detail}")]
+    Push {
+        /// The remote and its address.
+        remote: String,
+        /// What stood in the way.
+        kind: crate::PushRefusal,
+        /// What git or the remote said. Untrusted text, made safe.
+        detail: String,
+    },
     /// A file operation failed.
     #[error("{what} {}: {source}", .path.display())]
     Io {
@@ -215,9 +238,15 @@ impl GitError {
             | Self::MergeRefused { .. }
             | Self::SnapshotTooLarge { .. }
             | Self::InTheWay { .. } => Code::Conflict,
+            Self::Push {
+                kind: crate::PushRefusal::NotFastForward | crate::PushRefusal::Declined,
+                ..
+            } => Code::Conflict,
+            Self::Push { .. } => Code::Environment,
             Self::Stale { .. } => Code::Stale,
             Self::NotFound { .. } => Code::NotFound,
             Self::Busy { .. } => Code::Busy,
+            Self::NoRoom { .. } => Code::DiskFull,
             Self::BadHarvest { .. } | Self::BadSnapshot { .. } => Code::BadRepository,
             Self::Program { detail, .. } if is_disk_full_text(detail) => Code::DiskFull,
             Self::Io { source, .. } if is_disk_full(source) => Code::DiskFull,
@@ -232,7 +261,7 @@ impl GitError {
     /// What to do, as a sentence.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
-        if self.code() == Code::DiskFull {
+        if self.code() == Code::DiskFull && !matches!(self, Self::NoRoom { .. }) {
             return Some("Free some space and try again; nothing was left half-made.".into());
         }
         Some(match self {
@@ -255,6 +284,9 @@ impl GitError {
                 format!("Rename or delete it first: `git branch -m {branch} other-name`.")
             }
             Self::BadPlace { .. } => "Set FOREMAN_DATA_DIR to a folder outside any repository.".into(),
+            Self::NoRoom { .. } => {
+                "Free some space there, or set FOREMAN_DATA_DIR to a larger disk; nothing was made.".into()
+            }
             Self::Busy { .. } => "Wait for it, or end it, and try again.".into(),
             Self::BadHarvest { .. } => "The worktree is kept as it is; look at it there.".into(),
             Self::BranchMoved { kept, .. } => {
@@ -269,6 +301,7 @@ impl GitError {
             Self::Git { source, .. } if source.message().contains("Permission denied") => {
                 WRITABLE.into()
             }
+            Self::Push { kind, .. } => push_hint(*kind)?.to_owned(),
             Self::Program { .. } => "Check that git (2.30 or newer) is installed and works there.".into(),
             Self::MergeRefused { .. }
             | Self::CheckoutDiffers { .. }
@@ -310,10 +343,30 @@ impl GitError {
 impl From<GitError> for Failure {
     fn from(error: GitError) -> Self {
         Self {
-            code: error.code(),
-            message: error.to_string(),
             hint: error.hint(),
+            ..Self::new(error.code(), error.to_string())
         }
+    }
+}
+
+fn push_hint(kind: crate::PushRefusal) -> Option<&'static str> {
+    use crate::PushRefusal as Why;
+    match kind {
+        Why::Credentials => Some(
+            "Nobody is asked for a password here: load the key (`ssh-add`) or store the credential \
+             (`git config credential.helper`), and push again.",
+        ),
+        Why::Network | Why::TooLong => {
+            Some("Check the remote's address (`git remote -v`) and the network, and push again.")
+        }
+        Why::NotFastForward => Some(
+            "The branch there has something else: name another with --branch, or replace what was \
+             pushed before with --replace.",
+        ),
+        Why::Declined => {
+            Some("The remote has a rule against it; name another branch with --branch.")
+        }
+        Why::Other => None,
     }
 }
 

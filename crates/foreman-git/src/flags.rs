@@ -217,7 +217,7 @@ fn look_for_repositories(
     }
 }
 
-fn autoloaded(path: &Path) -> Option<&'static str> {
+pub(crate) fn autoloaded(path: &Path) -> Option<&'static str> {
     let parts: Vec<String> = path
         .components()
         .filter_map(|part| match part {

@@ -10,7 +10,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// What a `.git` that a run made is called once its run is over.
 pub(crate) const OUT_OF_USE: &str = ".git-out-of-use";
@@ -97,6 +97,43 @@ pub(crate) fn walk(
         stat,
     })?;
     walk_below(root, dir, Path::new(""), 0, each)
+}
+
+/// Calls `each` as [`walk`] does, for the folder `below` in `root`: the way there is gone a component at a
+/// time from `root`'s descriptor. Gives false, and calls nothing, when something on the way or at its end
+/// is not there or no folder, a link to one above all.
+pub(crate) fn walk_in(
+    root: &Path,
+    below: &Path,
+    each: &mut dyn FnMut(Entry<'_>) -> Result<(), GitError>,
+) -> Result<bool, GitError> {
+    let full = root.join(below);
+    let mut dir = open_root(root)?;
+    for part in below.components() {
+        let Component::Normal(part) = part else {
+            return Err(io("cannot go down to", &full)(Errno::EINVAL));
+        };
+        let name = CString::new(part.as_bytes())
+            .map_err(|_| io("cannot go down to", &full)(Errno::EINVAL))?;
+        let stat = match fstatat(&dir, name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) if kind_bits(&stat) == SFlag::S_IFDIR => stat,
+            Ok(_) | Err(Errno::ENOENT) => return Ok(false),
+            Err(errno) => return Err(io("cannot look at", &full)(errno)),
+        };
+        dir = match open_inner(&dir, &name, &stat) {
+            Ok(inner) => inner,
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(false),
+            Err(errno) => return Err(io("cannot open", &full)(errno)),
+        };
+    }
+    let stat = nix::sys::stat::fstat(&dir).map_err(io("cannot look at", &full))?;
+    each(Entry {
+        path: Path::new(""),
+        kind: Kind::Folder,
+        stat,
+    })?;
+    walk_below(&full, dir, Path::new(""), 0, each)?;
+    Ok(true)
 }
 
 fn walk_below(
@@ -324,7 +361,13 @@ fn remove_inner(parent: &Dir, name: &CString, full: &Path, depth: usize) -> Resu
         };
         match done {
             Ok(()) | Err(Errno::ENOENT) => {}
-            Err(Errno::EISDIR | Errno::EPERM) => remove_inner(&dir, &inner, &path, depth + 1)?,
+            Err(errno @ (Errno::EISDIR | Errno::EPERM)) => {
+                let stat = fstatat(&dir, inner.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
+                if !stat.is_ok_and(|stat| kind_bits(&stat) == SFlag::S_IFDIR) {
+                    return Err(io("cannot remove", &path)(errno));
+                }
+                remove_inner(&dir, &inner, &path, depth + 1)?;
+            }
             Err(errno) => return Err(io("cannot remove", &path)(errno)),
         }
     }
@@ -398,6 +441,32 @@ mod tests {
         std::os::unix::fs::symlink(&outside, &root).unwrap();
         assert!(remove(&root).is_err());
         assert!(outside.exists());
+    }
+
+    #[test]
+    fn a_link_on_the_way_down_is_never_passed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/b/file"), "x").unwrap();
+        std::os::unix::fs::symlink("a", root.join("link")).unwrap();
+        std::os::unix::fs::symlink("b", root.join("a/last")).unwrap();
+        let seen = |below: &str| {
+            let mut seen = Vec::new();
+            let there = walk_in(&root, Path::new(below), &mut |entry| {
+                seen.push(entry.path.to_owned());
+                Ok(())
+            });
+            there.map(|there| (there, seen)).ok()
+        };
+        let whole = vec![PathBuf::new(), PathBuf::from("file")];
+        assert_eq!(seen("a/b"), Some((true, whole)));
+        for missing in ["link/b", "a/last", "a/b/file", "a/none", "a/b/file/x"] {
+            assert_eq!(seen(missing), Some((false, vec![])), "{missing}");
+        }
+        for bad in ["..", "a/../a", "/etc"] {
+            assert_eq!(seen(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -122,8 +122,8 @@ impl Repository {
             };
             return refuse(format!(
                 "{name} has {commits} that the run does not have, and only a fast-forward is made: \
-                 merge {} by hand, or run again from {name} as it is now",
-                worktree.branch
+                 `foreman sync {}` puts the run's commits onto {name} as it is now",
+                worktree.run
             ));
         }
         if let Ok(at) = repo.refname_to_id(&worktree.branch_ref())
@@ -191,11 +191,30 @@ fn stale(worktree: &Worktree) -> GitError {
 }
 
 /// Makes the changed files and the index of `tree` what `commit` holds.
-fn update(tree: &Tree, changes: &[Change], commit: Oid, force: bool) -> Result<(), GitError> {
+pub(crate) fn update(
+    tree: &Tree,
+    changes: &[Change],
+    commit: Oid,
+    force: bool,
+) -> Result<(), GitError> {
     if changes.is_empty() {
         return Ok(());
     }
-    let repo = tree.open()?;
+    update_by(&tree.open()?, tree, changes, commit, force)
+}
+
+/// The same by any handle of the repository. Only one whose HEAD is the tree's own can look at each file
+/// again before it is replaced; with another one, `force`.
+pub(crate) fn update_by(
+    repo: &git2::Repository,
+    tree: &Tree,
+    changes: &[Change],
+    commit: Oid,
+    force: bool,
+) -> Result<(), GitError> {
+    if changes.is_empty() {
+        return Ok(());
+    }
     let what = "update the checked-out base tree";
     let mut index = git2::Index::open(&tree.index()).map_err(GitError::git(what))?;
     repo.set_workdir(&tree.root, false)

@@ -30,12 +30,6 @@ impl Repository {
                 what: format!("commit {oid} cannot be read: {}", error.message()),
             })?;
         let contents = self.contents(&repo, &tree)?;
-        if !contents.submodules.is_empty() {
-            warnings.push(format!(
-                "submodules are not checked out in the run's worktree: {}",
-                listed(&contents.submodules)
-            ));
-        }
         if !contents.filters.is_empty() {
             warnings.push(format!(
                 "no filter program runs for the worktree: files under {} are checked out as they \
@@ -67,13 +61,11 @@ impl Repository {
                 inside.display()
             ));
         }
-        if let Some(behind) = behind_upstream(&repo, &base_branch, oid) {
-            warnings.push(behind);
-        }
         Ok(Preflight {
             base_branch,
             base_commit: oid.to_string(),
             warnings,
+            has_submodules: contents.submodules,
         })
     }
 
@@ -209,12 +201,10 @@ impl Repository {
         tree: &git2::Tree<'_>,
     ) -> Result<Contents, GitError> {
         let mut contents = Contents::default();
-        let walked = tree.walk(TreeWalkMode::PreOrder, |dir, entry| {
+        let walked = tree.walk(TreeWalkMode::PreOrder, |_, entry| {
             let name = String::from_utf8_lossy(entry.name_bytes());
             match entry.kind() {
-                Some(ObjectType::Commit) => {
-                    contents.submodules.insert(format!("{dir}{name}"));
-                }
+                Some(ObjectType::Commit) => contents.submodules = true,
                 Some(ObjectType::Blob) if name == ".gitattributes" => {
                     if let Ok(blob) = repo.find_blob(entry.id()) {
                         contents.read_attributes(blob.content());
@@ -231,7 +221,7 @@ impl Repository {
 
 #[derive(Default)]
 struct Contents {
-    submodules: BTreeSet<String>,
+    submodules: bool,
     filters: BTreeSet<String>,
     encodings: bool,
 }
@@ -263,20 +253,6 @@ fn listed(all: &BTreeSet<String>) -> String {
         Some(more) if more > 0 => format!("{} and {more} more", shown.join(", ")),
         _ => shown.join(", "),
     }
-}
-
-fn behind_upstream(repo: &git2::Repository, branch: &str, at: Oid) -> Option<String> {
-    let name = repo
-        .branch_upstream_name(&format!("refs/heads/{branch}"))
-        .ok()?;
-    let name = name.as_str().ok()?.to_owned();
-    let upstream = repo.refname_to_id(&name).ok()?;
-    let (_, behind) = repo.graph_ahead_behind(at, upstream).ok()?;
-    let short = name.strip_prefix("refs/remotes/").unwrap_or(&name);
-    (behind > 0).then(|| {
-        let commits = if behind == 1 { "commit" } else { "commits" };
-        format!("{branch} is {behind} {commits} behind {short} as last fetched")
-    })
 }
 
 /// The configured hooks folder, relative to a tree's root, when it lies inside the tree; empty when

@@ -33,6 +33,20 @@ impl Repository {
     /// [`GitError::BadPlace`] when `dir` exists; failures of files and objects. `dir` comes into
     /// being whole or not at all.
     pub fn shadow(&self, worktree: &Worktree, dir: &Path) -> Result<Shadow, GitError> {
+        self.shadow_without(worktree, dir, &[])
+    }
+
+    /// As [`Self::shadow`], for a worktree with files that were copied into it and are nobody's work:
+    /// paths from its root, which git ignores inside the cage and the closing steps never commit.
+    ///
+    /// # Errors
+    /// As [`Self::shadow`].
+    pub fn shadow_without(
+        &self,
+        worktree: &Worktree,
+        dir: &Path,
+        copied: &[String],
+    ) -> Result<Shadow, GitError> {
         let (parent, name) = match (dir.parent(), dir.file_name()) {
             (Some(parent), Some(name)) => (parent, name),
             _ => {
@@ -60,12 +74,12 @@ impl Repository {
             // Left by a process that died while building it: nothing has used it yet.
             fs::remove_dir_all(&building).map_err(GitError::io("cannot remove", &building))?;
         }
-        let made = self.build(worktree, &building).and_then(|plan| {
+        let made = self.build(worktree, &building, copied).and_then(|plan| {
             fs::rename(&building, &dir).map_err(GitError::io("cannot move", &building))?;
             Ok(plan)
         });
         match made.and_then(|plan| self.leave_links_alone(worktree).map(|()| plan)) {
-            Ok(plan) => self.describe(worktree, &dir, &plan),
+            Ok(plan) => self.describe(worktree, &worktree.path, &dir, &plan),
             Err(error) => {
                 let _ = fs::remove_dir_all(&building);
                 Err(error)
@@ -81,7 +95,7 @@ impl Repository {
         let dir = dir
             .canonicalize()
             .map_err(GitError::io("cannot find", dir))?;
-        self.describe(worktree, &dir, &self.plan()?)
+        self.describe(worktree, &worktree.path, &dir, &self.plan()?)
     }
 
     fn plan(&self) -> Result<Plan, GitError> {
@@ -97,7 +111,37 @@ impl Repository {
         })
     }
 
-    fn build(&self, worktree: &Worktree, dir: &Path) -> Result<Plan, GitError> {
+    fn build(&self, worktree: &Worktree, dir: &Path, copied: &[String]) -> Result<Plan, GitError> {
+        let plan = self.lay_out(worktree, dir, copied)?;
+        self.copy_admin(worktree, &dir.join("worktrees").join(&worktree.admin))?;
+        if let Some(hooks) = &plan.hooks {
+            self.copy_hooks(&worktree.path, hooks, &dir.join("foreman-hooks"))?;
+        }
+        Ok(plan)
+    }
+
+    /// The same for a tree at another place whose registration is in `dir` already.
+    pub(crate) fn shadow_of_copy(
+        &self,
+        worktree: &Worktree,
+        tree: &Path,
+        dir: &Path,
+        copied: &[String],
+    ) -> Result<Shadow, GitError> {
+        let plan = self.lay_out(worktree, dir, copied)?;
+        if let Some(hooks) = &plan.hooks {
+            self.copy_hooks(tree, hooks, &dir.join("foreman-hooks"))?;
+        }
+        self.describe(worktree, tree, dir, &plan)
+    }
+
+    /// Everything but what belongs to one tree.
+    fn lay_out(
+        &self,
+        worktree: &Worktree,
+        dir: &Path,
+        copied: &[String],
+    ) -> Result<Plan, GitError> {
         let plan = self.plan()?;
         let repo = self.git()?;
         let make = |path: &str| {
@@ -143,11 +187,9 @@ impl Repository {
                 write(name, &bytes)?;
             }
         }
+        leave_out(dir, copied)?;
         self.keep_pristine(dir)?;
-        self.copy_admin(worktree, &dir.join("worktrees").join(&worktree.admin))?;
-        if let Some(hooks) = &plan.hooks {
-            self.copy_hooks(worktree, hooks, &dir.join("foreman-hooks"))?;
-        }
+        write(&format!("{PRISTINE}/copied"), &lines(copied))?;
         Ok(plan)
     }
 
@@ -205,8 +247,8 @@ impl Repository {
 
     /// A private copy of the hooks folder in the tree: what a run writes there never lies in the
     /// worktree on the host, where the operator's git would take it for hooks.
-    fn copy_hooks(&self, worktree: &Worktree, hooks: &Path, to: &Path) -> Result<(), GitError> {
-        let from = worktree.path.join(hooks);
+    fn copy_hooks(&self, tree: &Path, hooks: &Path, to: &Path) -> Result<(), GitError> {
+        let from = tree.join(hooks);
         // The mount point must be there; git does not show an empty folder.
         fs::create_dir_all(&from).map_err(GitError::io("cannot make", &from))?;
         let inside = from
@@ -259,7 +301,13 @@ impl Repository {
             .map_err(GitError::git("write the shadow configuration"))
     }
 
-    fn describe(&self, worktree: &Worktree, dir: &Path, plan: &Plan) -> Result<Shadow, GitError> {
+    fn describe(
+        &self,
+        worktree: &Worktree,
+        tree: &Path,
+        dir: &Path,
+        plan: &Plan,
+    ) -> Result<Shadow, GitError> {
         let bind = |source: &Path, target: &Path, writable| CageBind {
             source: source.to_owned(),
             target: target.to_owned(),
@@ -281,9 +329,9 @@ impl Repository {
                 binds.push(bind(&empty, &target.join("info/alternates"), false));
             }
         }
-        binds.push(bind(&worktree.path, &worktree.path, true));
+        binds.push(bind(tree, &worktree.path, true));
         let dot_git = worktree.path.join(".git");
-        binds.push(bind(&dot_git, &dot_git, false));
+        binds.push(bind(&tree.join(".git"), &dot_git, false));
         if let Some(hooks) = &plan.hooks {
             binds.push(bind(
                 &dir.join("foreman-hooks"),
@@ -307,6 +355,41 @@ impl Repository {
             .to_vec();
         Ok(Shadow { binds, env })
     }
+}
+
+/// Makes git ignore these paths, unless a file of the tree says otherwise.
+fn leave_out(dir: &Path, copied: &[String]) -> Result<(), GitError> {
+    if copied.is_empty() {
+        return Ok(());
+    }
+    let path = dir.join("info/exclude");
+    let found = bounded::read_if_there(&path, SMALL).map_err(GitError::io("cannot read", &path))?;
+    let mut text = found.unwrap_or_default();
+    if text.last().is_some_and(|byte| *byte != b'\n') {
+        text.push(b'\n');
+    }
+    for copied in copied {
+        text.push(b'/');
+        for byte in copied.bytes() {
+            if matches!(byte, b'\\' | b'*' | b'?' | b'[' | b' ' | b'!' | b'#') {
+                text.push(b'\\');
+            }
+            text.push(byte);
+        }
+        text.push(b'\n');
+    }
+    fs::write(&path, text).map_err(GitError::io("cannot write", &path))
+}
+
+/// One path a line, in byte order.
+fn lines(paths: &[String]) -> Vec<u8> {
+    let mut sorted: Vec<&str> = paths.iter().map(String::as_str).collect();
+    sorted.sort_unstable();
+    let mut text = sorted.join("\n").into_bytes();
+    if !text.is_empty() {
+        text.push(b'\n');
+    }
+    text
 }
 
 struct Plan {

@@ -107,7 +107,7 @@ impl Repository {
 
     /// The folder is this run's worktree: by git's registration, by its own `.git` file, or by its
     /// name; and it is not the operator's tree. Unknown is never a licence to delete.
-    fn prove_ours(&self, run: &RunId, worktree: &Worktree) -> Result<(), GitError> {
+    pub(crate) fn prove_ours(&self, run: &RunId, worktree: &Worktree) -> Result<(), GitError> {
         let refuse = |why: &str| {
             Err(GitError::BadPlace {
                 path: worktree.path.clone(),
@@ -267,7 +267,7 @@ impl Repository {
         Ok(rows)
     }
 
-    fn unregister(&self, worktree: &Worktree) -> Result<(), GitError> {
+    pub(crate) fn unregister(&self, worktree: &Worktree) -> Result<(), GitError> {
         let admin = self.admin_dir(worktree);
         if admin.symlink_metadata().is_err() {
             return Ok(());
@@ -288,7 +288,7 @@ impl Repository {
         Ok(())
     }
 
-    fn delete_refs(&self, worktree: &Worktree) -> Result<(), GitError> {
+    pub(crate) fn delete_refs(&self, worktree: &Worktree) -> Result<(), GitError> {
         let repo = self.git()?;
         let branch = worktree.branch_ref();
         let admin = self.admin_dir(worktree);
@@ -297,6 +297,7 @@ impl Repository {
             delete(&repo, &branch)?;
         }
         delete(&repo, &worktree.head_ref())?;
+        delete(&repo, &worktree.kept_base_ref())?;
         for folder in ["refs/heads/foreman", "logs/refs/heads/foreman"] {
             let _ = fs::remove_dir(self.common_dir().join(folder));
         }
@@ -305,7 +306,7 @@ impl Repository {
     }
 }
 
-fn delete(repo: &git2::Repository, name: &str) -> Result<(), GitError> {
+pub(crate) fn delete(repo: &git2::Repository, name: &str) -> Result<(), GitError> {
     match repo.find_reference(name) {
         Ok(mut found) => found
             .delete()

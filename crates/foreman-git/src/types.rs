@@ -12,6 +12,9 @@ pub struct Preflight {
     pub base_commit: String,
     /// What the operator should know, as sentences without a final period.
     pub warnings: Vec<String>,
+    /// True when the base commit has submodules, which [`crate::Repository::fill_submodules`] fills.
+    #[serde(default)]
+    pub has_submodules: bool,
 }
 
 /// A run's linked worktree and branch.

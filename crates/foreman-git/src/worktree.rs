@@ -78,6 +78,11 @@ impl Worktree {
         format!("refs/foreman/{}/head", self.run)
     }
 
+    /// Where the commit that it starts from is kept.
+    pub(crate) fn kept_base_ref(&self) -> String {
+        format!("refs/foreman/{}/base", self.run)
+    }
+
     /// Its base commit as an id.
     pub(crate) fn base_oid(&self) -> Result<Oid, GitError> {
         parse_oid(&self.base_commit)
@@ -343,7 +348,7 @@ fn make_dir(at: &Path) -> Result<bool, GitError> {
 }
 
 /// The index holds exactly the tree, and the disk every file that the index tells of.
-fn verify_equal(
+pub(crate) fn verify_equal(
     repo: &git2::Repository,
     index: &mut git2::Index,
     tree: &git2::Tree<'_>,

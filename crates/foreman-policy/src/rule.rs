@@ -178,6 +178,9 @@ pub struct Bounds {
     pub processes: Option<u32>,
     /// Output of all steps together, in bytes.
     pub output_bytes: Option<u64>,
+    /// How long a held action waits for an answer, in seconds; for as long as it takes when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_seconds: Option<u64>,
 }
 
 impl Bounds {
@@ -189,6 +192,7 @@ impl Bounds {
             memory_bytes: self.memory_bytes.or(wider.memory_bytes),
             processes: self.processes.or(wider.processes),
             output_bytes: self.output_bytes.or(wider.output_bytes),
+            hold_seconds: self.hold_seconds.or(wider.hold_seconds),
         }
     }
 }

@@ -1,11 +1,19 @@
-//! The engine's end of the runner protocol. Reconnecting is the caller's business: a client whose
-//! connection broke answers [`ClientError::Closed`] for ever, and a new one asks on from its cursor.
+//! The engine's end of the runner protocol, over a run's socket or any other byte pipe. Reconnecting is
+//! the caller's business: a client whose connection broke answers [`ClientError::Closed`] for ever (and
+//! [`ClientError::Garbled`] when it broke because of what came over it), and a new one asks on from its
+//! cursor. What comes over a pipe may be anything: it is bounded, and never more than an error.
+
+mod shells;
+
+pub use shells::{ShellPage, ShellRequest};
 
 use crate::protocol::{Request, Response, ShimIdentity};
 use crate::wire::{ANSWER_BYTES, Refusal, RequestLine, ResponseLine, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use foreman_domain::{Amendment, BlockId, Epoch, Event, EventSeq, Revision, RunId};
+use foreman_domain::{
+    Amendment, BlockId, Epoch, Event, EventSeq, Record, Revision, RunEpoch, RunId,
+};
 use foreman_policy::Policy;
 use futures::{SinkExt, StreamExt};
 use std::collections::HashMap;
@@ -13,12 +21,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec};
+use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec, LinesCodecError};
 
 /// Longest wait for an answer, beyond what the request itself asks to wait.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -37,6 +45,12 @@ pub enum ClientError {
     /// The connection ended, or never answered.
     #[error("the connection to the shim is closed")]
     Closed,
+    /// What came over the connection is not of this protocol, so nothing more is sure about it.
+    #[error("what came from the shim's end is not of the runner protocol: {what}")]
+    Garbled {
+        /// What is wrong with it, as a phrase.
+        what: String,
+    },
     /// No answer in time.
     #[error("the shim did not answer in time")]
     TimedOut,
@@ -65,6 +79,8 @@ pub struct Hello {
     pub nonce: String,
     /// The engine's epoch.
     pub epoch: Epoch,
+    /// Its claim of the run.
+    pub run_epoch: RunEpoch,
 }
 
 /// How a shim answers.
@@ -104,16 +120,21 @@ type Waiting = Arc<Mutex<Pending>>;
 struct Pending {
     next_id: u64,
     closed: bool,
+    /// What was wrong with what came, when that ended the connection.
+    garbled: Option<String>,
     answers: HashMap<u64, oneshot::Sender<ResponseLine>>,
 }
 
 /// One connection to a shim. Requests may be made at the same time; a long poll for events does not
 /// keep a decision waiting. Dropping it closes the connection.
 pub struct ShimClient {
-    writer: tokio::sync::Mutex<FramedWrite<OwnedWriteHalf, LinesCodec>>,
+    writer: tokio::sync::Mutex<FramedWrite<Sending, LinesCodec>>,
     waiting: Waiting,
     reader: JoinHandle<()>,
 }
+
+type Receiving = Box<dyn AsyncRead + Send + Unpin>;
+type Sending = Box<dyn AsyncWrite + Send + Unpin>;
 
 impl std::fmt::Debug for ShimClient {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -133,28 +154,40 @@ impl ShimClient {
     /// # Errors
     /// When nobody listens, or the shim does not accept the introduction.
     pub async fn connect(socket: &Path, hello: Hello) -> Result<(Self, Welcome), ClientError> {
-        let failed = |source| ClientError::Connect {
-            path: socket.to_owned(),
-            source,
-        };
-        let stream = UnixStream::connect(socket).await.map_err(failed)?;
-        // The introduction holds the run's secret, which no other user is told.
-        let own = nix::unistd::geteuid().as_raw();
-        if stream.peer_cred().map_err(failed)?.uid() != own {
-            return Err(failed(io::Error::other("another user serves it")));
-        }
-        let (read, write) = stream.into_split();
+        let (read, write) = dial(socket).await?.into_split();
+        Self::over(read, write, hello).await
+    }
+
+    /// Introduces the engine over a connection that exists: what is read and written reaches a shim's
+    /// socket. Whoever made the connection answers for who is at its other end.
+    ///
+    /// # Errors
+    /// When the other end does not accept the introduction, or is no shim's.
+    pub async fn over(
+        read: impl AsyncRead + Send + Unpin + 'static,
+        write: impl AsyncWrite + Send + Unpin + 'static,
+        hello: Hello,
+    ) -> Result<(Self, Welcome), ClientError> {
         let waiting = Waiting::default();
+        let (read, write): (Receiving, Sending) = (Box::new(read), Box::new(write));
         let client = Self {
             writer: tokio::sync::Mutex::new(FramedWrite::new(write, LinesCodec::new())),
             waiting: Arc::clone(&waiting),
             reader: tokio::spawn(dispatch(read, waiting)),
         };
-        let Hello { run, nonce, epoch } = hello;
-        match client
-            .ask(Request::Hello { run, nonce, epoch }, Duration::ZERO)
-            .await?
-        {
+        let Hello {
+            run,
+            nonce,
+            epoch,
+            run_epoch,
+        } = hello;
+        let hello = Request::Hello {
+            run,
+            nonce,
+            epoch,
+            run_epoch,
+        };
+        match client.ask(hello, Duration::ZERO).await? {
             Response::Welcome {
                 identity,
                 last_seq,
@@ -171,8 +204,8 @@ impl ShimClient {
         }
     }
 
-    /// Events after `after`, at most `limit`; waits up to `wait_ms` when there are none yet.
-    /// A page may be shorter than `limit` although more events follow.
+    /// Events after `after`; waits up to `wait_ms` when there are none yet. A page ends with the
+    /// record that reaches `limit`, and may be shorter although more events follow.
     ///
     /// # Errors
     /// When the connection is closed or the shim refuses.
@@ -194,7 +227,13 @@ impl ShimClient {
             )
             .await?
         {
-            Response::Events { events, ended } => Ok(Page { events, ended }),
+            Response::Events { events, ended } => {
+                let events = events.into_iter().flat_map(Record::into_events);
+                Ok(Page {
+                    events: events.filter(|event| event.seq > after).collect(),
+                    ended,
+                })
+            }
             other => Err(unexpected("events", &other)),
         }
     }
@@ -279,8 +318,8 @@ impl ShimClient {
                 .await
                 .send(text)
                 .await
-                .map_err(|_| ClientError::Closed)?;
-            answer.await.map_err(|_| ClientError::Closed)
+                .map_err(|_| self.why_closed())?;
+            answer.await.map_err(|_| self.why_closed())
         };
         let answered = timeout(PATIENCE + wait, exchange).await;
         lock(&self.waiting).answers.remove(&id);
@@ -297,16 +336,47 @@ impl ShimClient {
         }
     }
 
+    fn why_closed(&self) -> ClientError {
+        lock(&self.waiting).why_closed()
+    }
+
     fn register(&self) -> Result<(u64, oneshot::Receiver<ResponseLine>), ClientError> {
         let (sender, receiver) = oneshot::channel();
         let mut pending = lock(&self.waiting);
         if pending.closed {
-            return Err(ClientError::Closed);
+            return Err(pending.why_closed());
         }
         pending.next_id += 1;
         let id = pending.next_id;
         pending.answers.insert(id, sender);
         Ok((id, receiver))
+    }
+}
+
+/// Connects to the socket of a shim of this user.
+///
+/// # Errors
+/// When nobody listens, or another user does.
+pub async fn dial(socket: &Path) -> Result<UnixStream, ClientError> {
+    let failed = |source| ClientError::Connect {
+        path: socket.to_owned(),
+        source,
+    };
+    let stream = UnixStream::connect(socket).await.map_err(failed)?;
+    // The introduction holds the run's secret, which no other user is told.
+    let own = nix::unistd::geteuid().as_raw();
+    if stream.peer_cred().map_err(failed)?.uid() != own {
+        return Err(failed(io::Error::other("another user serves it")));
+    }
+    Ok(stream)
+}
+
+impl Pending {
+    fn why_closed(&self) -> ClientError {
+        match &self.garbled {
+            Some(what) => ClientError::Garbled { what: what.clone() },
+            None => ClientError::Closed,
+        }
     }
 }
 
@@ -323,11 +393,25 @@ fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, Pending> {
 }
 
 /// Hands each answer to whoever waits for it, until the connection ends.
-async fn dispatch(read: OwnedReadHalf, waiting: Waiting) {
+async fn dispatch(read: Receiving, waiting: Waiting) {
     let mut lines = FramedRead::new(read, LinesCodec::new_with_max_length(ANSWER_BYTES));
-    while let Some(Ok(line)) = lines.next().await {
-        let Ok(line) = serde_json::from_str::<ResponseLine>(&line) else {
-            break;
+    let mut garbled = None;
+    while let Some(line) = lines.next().await {
+        let line = match line {
+            Ok(line) => line,
+            // A connection that broke is no garble.
+            Err(LinesCodecError::Io(error)) if error.kind() != io::ErrorKind::InvalidData => break,
+            Err(error) => {
+                garbled = Some(error.to_string());
+                break;
+            }
+        };
+        let line = match serde_json::from_str::<ResponseLine>(&line) {
+            Ok(line) => line,
+            Err(error) => {
+                garbled = Some(error.to_string());
+                break;
+            }
         };
         let mut pending = lock(&waiting);
         match line.id {
@@ -348,5 +432,6 @@ async fn dispatch(read: OwnedReadHalf, waiting: Waiting) {
     }
     let mut pending = lock(&waiting);
     pending.closed = true;
+    pending.garbled = garbled;
     pending.answers.clear();
 }

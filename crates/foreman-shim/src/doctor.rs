@@ -7,8 +7,8 @@ mod groups;
 mod scratch;
 
 use foreman_cage::gateway::{self, Attempt, Closed, ConnectionId, Judge, ProxyConfig, Verdict};
-use foreman_cage::{Facts, LaunchError, Launched, ProbeResult};
-use foreman_domain::{Host, Protocol, Wall};
+use foreman_cage::{CageSpec, Facts, LaunchError, Launched, ProbeResult};
+use foreman_domain::{Host, Protocol, Wall, without_error_numbers};
 use scratch::Scratch;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -27,7 +27,7 @@ pub struct DoctorFindings {
     pub v: u8,
     /// Every wall, each once.
     pub walls: Vec<WallFinding>,
-    /// How connections are held, in words; absent when no cage could be built.
+    /// How connections are held, in words; absent when no cage could be built, or none with a network.
     pub gate: Option<String>,
     /// The kernel's Landlock version; absent when there is none, or no cage could be built.
     pub landlock_abi: Option<u32>,
@@ -109,7 +109,15 @@ impl DoctorFindings {
 /// Only when it could not begin: a wall that is missing is a finding.
 pub fn examine() -> Result<DoctorFindings, DoctorError> {
     let scratch = Scratch::make().map_err(|source| DoctorError::Scratch { source })?;
-    let launched = foreman_cage::launch(&scratch.cage_spec());
+    let spec = scratch.cage_spec();
+    let launched = match foreman_cage::launch(&spec) {
+        // The other walls can be shown all the same.
+        Err(error) if error.wall == Some(Wall::Network) => foreman_cage::launch(&CageSpec {
+            accept_weaker: vec![Wall::Network],
+            ..spec
+        }),
+        launched => launched,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -117,8 +125,12 @@ pub fn examine() -> Result<DoctorFindings, DoctorError> {
         .map_err(|source| DoctorError::Runtime { source })?;
     let findings = match launched {
         Ok(launched) => {
-            let (probes, facts) = runtime.block_on(probe(launched));
-            from_probes(&probes, &facts)
+            let (probes, facts, no_network) = runtime.block_on(probe(launched));
+            let mut findings = from_probes(&probes, &facts);
+            if let Some(error) = no_network {
+                without_network(&mut findings, &error);
+            }
+            findings
         }
         Err(error) => from_failure(&error),
     };
@@ -126,7 +138,7 @@ pub fn examine() -> Result<DoctorFindings, DoctorError> {
     Ok(findings)
 }
 
-async fn probe(launched: Launched) -> (Vec<ProbeResult>, Facts) {
+async fn probe(launched: Launched) -> (Vec<ProbeResult>, Facts, Option<LaunchError>) {
     let Launched {
         cage,
         sockets,
@@ -134,19 +146,44 @@ async fn probe(launched: Launched) -> (Vec<ProbeResult>, Facts) {
         facts,
     } = launched;
     let ends = CancellationToken::new();
-    let proxy = ProxyConfig::default();
-    let config = gateway::Config {
-        sockets,
-        init_pid: cage.init_pid(),
-        proxy,
+    let (gateway, no_network) = match sockets {
+        Ok(sockets) => {
+            let config = gateway::Config {
+                sockets,
+                init_pid: cage.init_pid(),
+                proxy: ProxyConfig::default(),
+            };
+            let gateway = gateway::start(config, Arc::new(RefuseAll), ends.clone());
+            (Some(gateway), None)
+        }
+        Err(error) => (None, Some(error)),
     };
-    let gateway = gateway::start(config, Arc::new(RefuseAll), ends.clone());
     let probes = cage.probe().await;
     cage.destroy().await;
     drop(why);
     ends.cancel();
-    let _ = timeout(FAREWELL, gateway.join()).await;
-    (probes, facts)
+    if let Some(gateway) = gateway {
+        let _ = timeout(FAREWELL, gateway.join()).await;
+    }
+    (probes, facts, no_network)
+}
+
+/// A cage without any network lets nothing out, but holds nothing either: both walls are missing.
+fn without_network(findings: &mut DoctorFindings, error: &LaunchError) {
+    for finding in &mut findings.walls {
+        if !matches!(finding.wall, Wall::Network | Wall::Dns) {
+            continue;
+        }
+        let what_is_left = if finding.holds {
+            "a run that accepts that gets an empty network, where every connection is refused"
+        } else {
+            "and not even an empty network could be had"
+        };
+        let why = without_error_numbers(&format!("{error}: {}", error.source));
+        finding.detail = format!("{why}; {what_is_left}");
+        finding.holds = false;
+        finding.remedy.clone_from(&error.remedy);
+    }
 }
 
 /// Nothing leaves a throw-away cage.
@@ -196,7 +233,7 @@ fn from_probes(probes: &[ProbeResult], facts: &Facts) -> DoctorFindings {
     DoctorFindings {
         v: 1,
         walls: Wall::ALL.map(finding).into(),
-        gate: Some(facts.gate.clone()),
+        gate: facts.gate.clone(),
         landlock_abi: facts.landlock_abi,
     }
 }
@@ -230,7 +267,8 @@ fn from_failure(error: &LaunchError) -> DoctorFindings {
             return groups::finding();
         }
         let (detail, remedy) = if wall == failing {
-            (format!("{error}: {}", error.source), error.remedy.clone())
+            let why = without_error_numbers(&format!("{error}: {}", error.source));
+            (why, error.remedy.clone())
         } else {
             let first = failing.name();
             (
@@ -261,7 +299,7 @@ mod tests {
     fn facts() -> Facts {
         Facts {
             landlock_abi: Some(4),
-            gate: "a queue".into(),
+            gate: Some("a queue".into()),
         }
     }
 

@@ -1,7 +1,8 @@
-//! Who a shim process is: process id, start time and boot, so that a recycled id is never taken for it.
+//! Who a process is: process id, start time and boot, so that a recycled id is never taken for it.
 
 use crate::protocol::ShimIdentity;
 use foreman_domain::RunId;
+use serde::{Deserialize, Serialize};
 use std::io;
 
 /// The identity of a process could not be read.
@@ -23,6 +24,49 @@ pub enum IdentityError {
     },
 }
 
+/// A process, never to be taken for another one that got its number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessIdentity {
+    /// Process id on the host.
+    pub pid: u32,
+    /// Start time in clock ticks since boot, field 22 of `/proc/<pid>/stat`.
+    pub start_ticks: u64,
+    /// The kernel's boot id.
+    pub boot_id: String,
+}
+
+impl ProcessIdentity {
+    /// The process that has this number now.
+    ///
+    /// # Errors
+    /// When there is none, or `/proc` cannot be read.
+    pub fn of(pid: u32) -> Result<Self, IdentityError> {
+        Ok(Self {
+            pid,
+            start_ticks: read_stat(pid)?.start_ticks,
+            boot_id: read_boot_id()?,
+        })
+    }
+
+    /// True while exactly this process runs: same boot, same id, same start time, and not a zombie.
+    /// An unreadable `/proc` counts as not alive.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        let Ok(stat) = read_stat(self.pid) else {
+            return false;
+        };
+        self.is_of_this_boot()
+            && stat.start_ticks == self.start_ticks
+            && !matches!(stat.state, 'Z' | 'X' | 'x')
+    }
+
+    /// True when it was started since the machine was.
+    #[must_use]
+    pub fn is_of_this_boot(&self) -> bool {
+        read_boot_id().is_ok_and(|boot_id| boot_id == self.boot_id)
+    }
+}
+
 /// State letter and start time of a process, from `/proc/<pid>/stat`.
 struct Stat {
     state: char,
@@ -35,29 +79,46 @@ impl ShimIdentity {
     /// # Errors
     /// When `/proc` cannot be read.
     pub fn of_this_process(run: RunId) -> Result<Self, IdentityError> {
-        let pid = std::process::id();
-        let stat = read_stat(pid)?;
+        let process = ProcessIdentity::of(std::process::id())?;
         Ok(Self {
             run,
-            pid,
-            start_ticks: stat.start_ticks,
-            boot_id: read_boot_id()?,
+            pid: process.pid,
+            start_ticks: process.start_ticks,
+            boot_id: process.boot_id,
         })
+    }
+
+    /// Kills exactly this process, if it is there; a shim takes its cage along.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn kill(&self) -> io::Result<()> {
+        if !self.is_alive() {
+            return Ok(());
+        }
+        let pid = i32::try_from(self.pid).map_err(|_| io::ErrorKind::InvalidData)?;
+        let pid = nix::unistd::Pid::from_raw(pid);
+        match nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL) {
+            Ok(()) | Err(nix::Error::ESRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// True while exactly this process runs: same boot, same id, same start time, and not a zombie.
     /// An unreadable `/proc` counts as not alive.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        let Ok(boot_id) = read_boot_id() else {
-            return false;
-        };
-        let Ok(stat) = read_stat(self.pid) else {
-            return false;
-        };
-        boot_id == self.boot_id
-            && stat.start_ticks == self.start_ticks
-            && !matches!(stat.state, 'Z' | 'X' | 'x')
+        self.process().is_alive()
+    }
+
+    /// The process alone, without its run.
+    #[must_use]
+    pub fn process(&self) -> ProcessIdentity {
+        ProcessIdentity {
+            pid: self.pid,
+            start_ticks: self.start_ticks,
+            boot_id: self.boot_id.clone(),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! The journal of a run: one JSON event a line, appended, synced in groups, read by cursor.
+//! The journal of a run: one JSON record a line, appended, synced in groups, read by cursor.
 //!
+//! A record is an event, or the lines of output that were read in one go ([`foreman_domain::pack`]).
 //! It is the first truth about a run. Sequence numbers rise by one from event to event; a line that a
 //! crash tore is cut off when the file is opened for writing and is never shown to a reader. A file
 //! has one writer at a time (an advisory lock): the engine before its shim starts and after it ended,

@@ -4,9 +4,9 @@
 //! working directory, no standard input, its log as output, and only those variables of the
 //! environment that name places and locales. It is never tied to the life of its parent.
 
-use crate::protocol::{Request, Response, RunSpec, ShimIdentity};
+use crate::protocol::{Request, Response, RunSpec, ShimIdentity, fence_record};
 use crate::wire::{RequestLine, ResponseLine, Version};
-use foreman_domain::Epoch;
+use foreman_domain::Fence;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -140,6 +140,23 @@ pub fn start_shim(program: &Path, spec_file: &Path) -> Result<ShimIdentity, Star
     }
 }
 
+/// True while a process that was started with this spec is there: a shim that has not yet written down
+/// who it is.
+#[must_use]
+pub fn is_on_its_way(spec_file: &Path) -> bool {
+    let spec = spec_file.as_os_str().as_encoded_bytes();
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return false;
+    };
+    processes.flatten().any(|entry| {
+        let name = entry.file_name();
+        let is_process = name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        is_process
+            && std::fs::read(entry.path().join("cmdline"))
+                .is_ok_and(|line| line.split(|byte| *byte == 0).any(|word| word == spec))
+    })
+}
+
 fn detach(command: &mut Command) {
     // SAFETY: between fork and exec only async-signal-safe calls may be made; `setsid` is one, and
     // the closure neither allocates nor takes a lock.
@@ -170,8 +187,11 @@ fn read_spec(path: &Path) -> Result<RunSpec, StartError> {
         .map_err(|error| spec_error(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
-/// One hello; `None` when nobody answers yet. The lowest epoch, so that it fences nobody.
+/// One hello; `None` when nobody answers yet. Under the fence that an earlier shim of the run has kept, so
+/// that it is let in and fences nobody; under the lowest one where there was none.
 fn greet(spec: &RunSpec) -> Option<ShimIdentity> {
+    let kept = std::fs::read(fence_record(&spec.files.journal)).unwrap_or_default();
+    let fence: Fence = serde_json::from_slice(&kept).unwrap_or_default();
     let mut stream = UnixStream::connect(&spec.files.socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
     stream
@@ -180,7 +200,8 @@ fn greet(spec: &RunSpec) -> Option<ShimIdentity> {
     let request = Request::Hello {
         run: spec.run.clone(),
         nonce: spec.nonce.clone(),
-        epoch: Epoch(0),
+        epoch: fence.engine,
+        run_epoch: fence.run,
     };
     let line = RequestLine {
         jsonrpc: Version::V2,

@@ -14,7 +14,8 @@ pub mod journal;
 pub mod launch;
 pub mod protocol;
 pub mod shim;
+pub mod station;
 pub mod why;
 pub mod wire;
 
-pub use identity::IdentityError;
+pub use identity::{IdentityError, ProcessIdentity};

@@ -3,7 +3,9 @@
 mod world_command;
 
 use clap::{Parser, Subcommand};
+use foreman_shim::station;
 use std::ffi::OsString;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -27,6 +29,15 @@ enum Command {
         /// As JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// Carries runs for an engine at the other end of this program's standard input and output.
+    Station {
+        /// Over the standard streams, which is the only way so far.
+        #[arg(long, required = true)]
+        stdio: bool,
+        /// Where runs are kept; below the user's data folder when absent.
+        #[arg(long, value_name = "DIR")]
+        place: Option<PathBuf>,
     },
     /// Makes a private network world for the demo and for tests.
     #[command(hide = true)]
@@ -69,6 +80,14 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             } else {
                 findings.words()
             })?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Station { stdio: _, place } => {
+            report::log_to_standard_error();
+            let place =
+                place.unwrap_or_else(|| station::default_place(|name| std::env::var_os(name)));
+            let from = std::fs::File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+            station::serve(&place, from, std::io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)
         }
         Command::World { args } => world_command::run(args),

@@ -1,19 +1,19 @@
 //! The runner protocol: what the engine and a shim say to each other.
 //!
 //! Newline-delimited JSON-RPC 2.0 over a unix socket (any byte pipe would do). The first request must
-//! be [`Request::Hello`] with the run's nonce and the engine's epoch; an epoch below one seen before
-//! is refused, and so is everything after it. Events are pulled with [`Request::Events`], which waits
+//! be [`Request::Hello`] with the run's nonce and the engine's fence (its epoch and its claim of the
+//! run); one below a fence seen before is refused, and so is everything after it. Events are pulled with [`Request::Events`], which waits
 //! up to `wait_ms` for news: a cursor, so no event is lost or doubled however often one reconnects.
 //! The file of [`RunSpec`] is what a shim is started with; it then needs no engine to finish the run.
 
 use foreman_cage::CageSpec;
 use foreman_domain::{
-    Amendment, BlockId, Epoch, Event, EventSeq, Outcome, Revision, RunId, StepKind, StepName,
-    StepResult,
+    Amendment, BlockId, Breach, Epoch, EventSeq, Fence, HoldId, LogStream, Outcome, Record,
+    Revision, RunEpoch, RunId, ShellId, StepKind, StepName, StepResult,
 };
 use foreman_policy::{Bounds, Policy};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Everything a shim needs to carry a run to its end by itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -40,6 +40,20 @@ pub struct RunSpec {
     pub base: String,
     /// The operator's own proxy settings, as found in the engine's environment.
     pub proxy: ProxySettings,
+    /// Set for a later supervisor of a run that has had one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<Continues>,
+}
+
+/// Where the earlier supervisors of a run left off. Their journal is gone on with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Continues {
+    /// Their blocks have numbers up to this one.
+    pub blocks: u32,
+    /// Their holds have numbers up to this one.
+    pub holds: HoldId,
+    /// The run is at rest: what is done now has no part in its state, and tells none.
+    pub at_rest: bool,
 }
 
 /// The operator's proxy settings, by their usual variables; empty strings are absent.
@@ -68,6 +82,19 @@ pub struct RunFiles {
     pub bundle: PathBuf,
     /// Standard error of the shim itself: logs.
     pub log: PathBuf,
+}
+
+/// Where the shims of a run keep who is in charge of it, given the run's journal.
+#[must_use]
+pub fn fence_record(journal: &Path) -> PathBuf {
+    journal.with_file_name("fence.json")
+}
+
+/// Where a shim writes down who process 1 of its cage is
+/// ([`ProcessIdentity`](crate::ProcessIdentity)): beside the journal.
+#[must_use]
+pub fn cage_identity(journal: &Path) -> PathBuf {
+    journal.with_file_name("cage.json")
 }
 
 /// What happens to an action that no rule allows.
@@ -160,6 +187,12 @@ pub struct ExitRecord {
     pub head: Option<String>,
     /// Processes still in the cage when it was torn down, all killed.
     pub killed: u32,
+    /// The bound that ended a step, where one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breach: Option<Breach>,
+    /// Who was in charge of the run when it ended: the highest pair that introduced itself.
+    #[serde(default)]
+    pub fence: Fence,
 }
 
 /// What an engine asks of a shim. `method` and `params` of JSON-RPC.
@@ -174,6 +207,9 @@ pub enum Request {
         nonce: String,
         /// The engine's epoch.
         epoch: Epoch,
+        /// Its claim of the run.
+        #[serde(default)]
+        run_epoch: RunEpoch,
     },
     /// Events after a cursor, at most `limit`; waits up to `wait_ms` when there are none yet.
     Events {
@@ -210,6 +246,62 @@ pub enum Request {
         /// Rows.
         rows: u16,
     },
+    /// Opens a shell of the operator's: one more program in the cage, beside the setup or agent step that
+    /// runs, behind the same walls. Asking again with the same id changes nothing.
+    Shell {
+        /// Chosen by who asks.
+        shell: ShellId,
+        /// Who opens it, for the record.
+        by: String,
+        /// Program and arguments.
+        argv: Vec<String>,
+        /// Variables beside the cage's own environment.
+        env: Vec<(String, String)>,
+        /// Columns and rows of its terminal; pipes and no standard input when absent.
+        terminal: Option<(u16, u16)>,
+    },
+    /// What a shell wrote after the first `after` chunks, which are let go of by this; waits up to
+    /// `wait_ms` when there is nothing yet. A shell that nobody reads for a minute is ended.
+    ShellRead {
+        /// Which.
+        shell: ShellId,
+        /// Chunks the caller has.
+        after: u64,
+        /// Longest wait for news.
+        wait_ms: u32,
+    },
+    /// Bytes for a shell's terminal, in base64.
+    ShellInput {
+        /// Which.
+        shell: ShellId,
+        /// How many bytes were sent before: what arrives twice is taken once.
+        at: u64,
+        /// The bytes.
+        bytes: String,
+    },
+    /// New size of a shell's terminal.
+    ShellResize {
+        /// Which.
+        shell: ShellId,
+        /// Columns.
+        columns: u16,
+        /// Rows.
+        rows: u16,
+    },
+    /// Ends a shell: hangs up, then kills.
+    ShellEnd {
+        /// Which.
+        shell: ShellId,
+    },
+}
+
+/// Something that a shell wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShellChunk {
+    /// Where.
+    pub stream: LogStream,
+    /// The bytes, in base64.
+    pub bytes: String,
 }
 
 /// What a shim answers.
@@ -227,8 +319,9 @@ pub enum Response {
     },
     /// To events.
     Events {
-        /// In order, without holes.
-        events: Vec<Event>,
+        /// In order, without holes: the records that hold the events which are asked for. The first
+        /// may begin before the cursor.
+        events: Vec<Record>,
         /// True when no event will ever follow.
         ended: bool,
     },
@@ -241,6 +334,13 @@ pub enum Response {
         /// Connections cut.
         cut: u32,
     },
-    /// To stop, input and resize.
+    /// To reading a shell.
+    Shell {
+        /// In order, those after the ones that the caller had.
+        chunks: Vec<ShellChunk>,
+        /// How it ended; set once everything it wrote was read.
+        ended: Option<StepResult>,
+    },
+    /// To everything else.
     Done,
 }

@@ -2,19 +2,22 @@
 //! journal, answers the engine.
 //!
 //! Who owns what: `arbiter` the policy, blocks, holds and connections behind one lock; `feed` the
-//! journal; `plan` the cage and the steps; `server` the engine's connections. They share nothing
+//! journal; `plan` the cage and the steps; `server` the engine's connections; `shells` what the operator
+//! runs beside a step. They share nothing
 //! else but a wish to stop. No part trusts what comes from the cage, and none of them panics.
 
 mod arbiter;
 mod blocks;
 mod coalesce;
 mod feed;
+mod fence;
 mod figures;
 mod output;
 mod plan;
 mod record;
 mod run;
 mod server;
+mod shells;
 mod stop;
 mod verdict;
 mod walls;

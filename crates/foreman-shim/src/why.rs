@@ -19,6 +19,11 @@ pub const ANSWER_BYTES: usize = 64 << 10;
 /// Longest wait, on both sides.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What the agent of a run without any network is told.
+pub const NO_NETWORK: &str = "This run has no network: every connection and every look-up of a name \
+    fails at once, nobody is asked, and nobody can allow it during this run. Do without it, and say in \
+    your result that it was needed.";
+
 /// The answer. Its keys, those of [`Item`] and the states are a promise to harnesses: they are described
 /// in `docs/cage-why.md`, and more may be added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +32,9 @@ pub struct WhyAnswer {
     pub v: u8,
     /// The own run.
     pub run: RunId,
+    /// Only in a run without any network: a sentence that says so, and what to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// Newest first, at most twenty.
     pub items: Vec<Item>,
 }
@@ -59,6 +67,8 @@ pub enum Status {
     Waiting,
     /// It gave up before the operator decided.
     GaveUp,
+    /// Nobody answered within the run's limit.
+    Expired,
     /// The operator allowed it meanwhile.
     Allowed,
     /// The operator denied it.
@@ -79,6 +89,7 @@ impl Status {
             Decider::Operator => Self::Denied,
             Decider::Unattended => Self::RefusedUnattended,
             Decider::Floor => Self::RefusedAlways,
+            Decider::Limit => Self::Expired,
         }
     }
 
@@ -94,6 +105,10 @@ impl Status {
             Self::GaveUp => {
                 "It was not denied: the operator can allow it; try again later, and do something \
                  else meanwhile."
+            }
+            Self::Expired => {
+                "It was not denied: nobody answered in time, so it is refused until the operator \
+                 allows it. Do something else, and say in your result that it was needed."
             }
             Self::Allowed => "The operator allowed it; try again now.",
             Self::Denied if reason.is_empty() => "Trying again changes nothing; do without it.",
@@ -120,6 +135,7 @@ impl Status {
         match self {
             Self::Waiting => "waiting for the operator",
             Self::GaveUp => "gave up waiting for the operator",
+            Self::Expired => "given up: nobody answered within this run's limit",
             Self::Allowed => "allowed meanwhile",
             Self::Denied => "denied by the operator",
             Self::RefusedUnattended => "refused: nobody attends this run",
@@ -135,6 +151,12 @@ impl WhyAnswer {
     pub fn words(&self) -> String {
         use std::fmt::Write as _;
         let mut out = String::new();
+        if let Some(network) = &self.network {
+            let _ = writeln!(out, "{network}");
+        }
+        if self.items.is_empty() && self.network.is_some() {
+            return out;
+        }
         if self.items.is_empty() {
             let _ = writeln!(out, "Nothing of run {} has been stopped.", self.run);
             return out;
@@ -210,9 +232,10 @@ mod tests {
         }
     }
 
-    const ALL: [Status; 7] = [
+    const ALL: [Status; 8] = [
         Status::Waiting,
         Status::GaveUp,
+        Status::Expired,
         Status::Allowed,
         Status::Denied,
         Status::RefusedUnattended,
@@ -234,6 +257,7 @@ mod tests {
         WhyAnswer {
             v: 1,
             run: RunId::from_random(3),
+            network: None,
             items: vec![item],
         }
     }
@@ -250,6 +274,16 @@ mod tests {
         ] {
             assert!(words.contains(wanted), "{words}");
         }
+    }
+
+    #[test]
+    fn a_run_without_a_network_says_so_and_nothing_else() {
+        let answer = WhyAnswer {
+            network: Some(NO_NETWORK.to_owned()),
+            items: vec![],
+            ..answer(Status::Waiting)
+        };
+        assert_eq!(answer.words(), format!("{NO_NETWORK}\n"));
     }
 
     #[test]
@@ -281,11 +315,12 @@ mod tests {
     fn the_keys_are_those_that_are_promised() {
         let mut answer = answer(Status::Waiting);
         answer.items[0].block = Some(BlockId::new(answer.run.clone(), 1));
+        answer.network = Some(NO_NETWORK.to_owned());
         let value = serde_json::to_value(&answer).unwrap();
         let keys = |value: &serde_json::Value| -> Vec<String> {
             value.as_object().unwrap().keys().cloned().collect()
         };
-        assert_eq!(keys(&value), ["items", "run", "v"]);
+        assert_eq!(keys(&value), ["items", "network", "run", "v"]);
         assert_eq!(
             keys(&value["items"][0]),
             ["at", "block", "count", "hint", "state", "subject", "why"]

@@ -71,6 +71,12 @@ pub enum Refusal {
     Stale,
     /// No step with a terminal runs.
     NoTerminal,
+    /// There is no such shell, or it has no terminal.
+    NoShell,
+    /// A shell can only be opened beside a setup or agent step, and none runs.
+    NoStep,
+    /// The program could not be started in the cage.
+    NotStarted,
     /// The run is over.
     Ended,
     /// Too many connections or requests at once.
@@ -90,6 +96,9 @@ impl Refusal {
             Self::Ended => -32005,
             Self::Busy => -32006,
             Self::Disk => -32007,
+            Self::NoShell => -32008,
+            Self::NoStep => -32009,
+            Self::NotStarted => -32010,
         }
     }
 

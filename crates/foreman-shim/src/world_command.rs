@@ -6,6 +6,7 @@ use clap::Parser;
 use foreman_cage::world::{self, WorldSpec};
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Runs a command in namespaces with a network, an internet and a resolver of their own.
@@ -21,6 +22,12 @@ struct WorldArgs {
     /// Program and arguments of the far side, as a JSON array of strings.
     #[arg(long, value_name = "JSON")]
     serve: Option<String>,
+    /// Folder that is empty inside. Can be given several times.
+    #[arg(long = "cover", value_name = "DIR")]
+    cover: Vec<PathBuf>,
+    /// Folder that is seen inside although one above it is covered. Can be given several times.
+    #[arg(long = "show", value_name = "DIR")]
+    show: Vec<PathBuf>,
     /// Program and arguments of the near side.
     #[arg(last = true)]
     command: Vec<OsString>,
@@ -45,6 +52,8 @@ pub fn run(args: Vec<OsString>) -> Result<ExitCode> {
         resolver: args.resolver,
         serve: serve.into_iter().map(OsString::from).collect(),
         command: args.command,
+        cover: args.cover,
+        show: args.show,
     };
     Ok(ExitCode::from(world::enter(&spec)?))
 }

@@ -53,7 +53,7 @@ impl Store {
             .push_bind(stored_run.order.as_str().to_owned());
         query.push(") OR (amendments.scope = 'project' AND amendments.repo_key = ");
         query.push_bind(stored_run.repo_key);
-        query.push("))) ORDER BY amendments.decided_at DESC, amendments.number DESC");
+        query.push("))) ORDER BY amendments.place DESC");
         self.select_amendments(query).await
     }
 
@@ -68,7 +68,7 @@ impl Store {
         let mut query = QueryBuilder::<Sqlite>::new(AMENDMENT_COLUMNS);
         query.push("WHERE amendments.scope = 'project' AND amendments.repo_key = ");
         query.push_bind(repo_key);
-        query.push(" ORDER BY amendments.decided_at DESC, amendments.number DESC");
+        query.push(" ORDER BY amendments.place DESC");
         self.select_amendments(query).await
     }
 
@@ -79,7 +79,7 @@ impl Store {
     pub async fn newest_decision(&self) -> Result<Option<StoredAmendment>, StoreError> {
         let mut query = QueryBuilder::<Sqlite>::new(AMENDMENT_COLUMNS);
         query.push("WHERE amendments.state = 'active'");
-        query.push(" ORDER BY amendments.decided_at DESC, amendments.number DESC LIMIT 1");
+        query.push(" ORDER BY amendments.place DESC LIMIT 1");
         Ok(self.select_amendments(query).await?.pop())
     }
 

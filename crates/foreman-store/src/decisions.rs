@@ -7,7 +7,7 @@ use crate::revisions::{RunRow, next_policies};
 use crate::{RequestKey, Store, StoreError};
 use foreman_domain::{
     Amendment, AmendmentId, AmendmentState, At, Block, BlockId, BlockState, Decider, Decision,
-    Epoch, Revision, RunId, Scope,
+    Fence, Revision, RunId, Scope,
 };
 use foreman_policy::{Denial, EgressRule, Layer, Origin, Policy, RuleId};
 use sqlx::{Row, Sqlite, Transaction};
@@ -74,9 +74,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoBlock`], [`StoreError::AlreadyDecided`], [`StoreError::RevisionMoved`],
     /// [`StoreError::StaleEpoch`]; [`StoreError::Statement`] and [`StoreError::DiskFull`].
-    pub async fn decide(&self, epoch: Epoch, new: &NewDecision) -> Result<Recorded, StoreError> {
+    pub async fn decide(&self, fence: Fence, new: &NewDecision) -> Result<Recorded, StoreError> {
         let what = "record a decision";
-        let mut tx = self.write(epoch).await?;
+        let mut tx = self.write_run(fence, new.block.run()).await?;
         let run = RunRow::read(&mut tx, new.block.run()).await?;
         let mut block = run.block(&mut tx, &new.block).await?;
         if is_decided(&block.state) {
@@ -146,8 +146,9 @@ impl Store {
             .during(what)?;
         sqlx::query(
             "INSERT INTO amendments (run, number, order_id, repo_key, block, decision, scope,
-                 state, json, rule_json, denial_json, decided_at)
-             VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?, ?, ?, ?)",
+                 state, json, rule_json, denial_json, decided_at, place)
+             VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?, ?, ?, ?,
+                 (SELECT coalesce(max(place), 0) + 1 FROM amendments))",
         )
         .bind(run.number)
         .bind(i64::from(number))
@@ -186,14 +187,17 @@ impl Store {
     /// [`StoreError::Statement`] and [`StoreError::DiskFull`].
     pub async fn revoke(
         &self,
-        epoch: Epoch,
+        fence: Fence,
         id: &AmendmentId,
         at: At,
         key: Option<&RequestKey>,
     ) -> Result<Recorded, StoreError> {
         let what = "take a decision back";
-        let mut tx = self.write(epoch).await?;
         let no_amendment = || StoreError::NoAmendment(id.clone());
+        let mut tx = match self.write_run(fence, id.run()).await {
+            Err(StoreError::NoRun(_)) => return Err(no_amendment()),
+            other => other?,
+        };
         let run = match RunRow::read(&mut tx, id.run()).await {
             Err(StoreError::NoRun(_)) => return Err(no_amendment()),
             other => other?,

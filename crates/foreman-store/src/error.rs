@@ -36,6 +36,22 @@ pub enum StoreError {
         /// What the library said.
         source: Box<sqlx::migrate::MigrateError>,
     },
+    /// The file is damaged, or is no database.
+    #[error("the database {} is damaged", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What the library said.
+        source: sqlx::Error,
+    },
+    /// The file, or the directory it is in, cannot be written.
+    #[error("the database {} cannot be written: it or its directory is read-only", path.display())]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+        /// What the library said.
+        source: sqlx::Error,
+    },
     /// Another engine has taken the data directory since.
     #[error("another engine has taken over (epoch {now}; this one is {mine})")]
     StaleEpoch {
@@ -43,6 +59,16 @@ pub enum StoreError {
         mine: Epoch,
         /// The epoch in force.
         now: Epoch,
+    },
+    /// The run was claimed anew since.
+    #[error("run {run} was claimed anew since (claim {now}; this one is {mine})")]
+    StaleClaim {
+        /// The run.
+        run: RunId,
+        /// The writer's claim.
+        mine: foreman_domain::RunEpoch,
+        /// The claim in force.
+        now: foreman_domain::RunEpoch,
     },
     /// Events do not follow those that are stored.
     #[error("events of run {run} have a hole: expected number {expected}, found {found}")]
@@ -65,6 +91,28 @@ pub enum StoreError {
     /// There is no such run.
     #[error("there is no run {0}")]
     NoRun(RunId),
+    /// There is no such order.
+    #[error("there is no order {0}")]
+    NoOrder(foreman_domain::OrderId),
+    /// Two orders cannot have one id.
+    #[error("there is an order {0} already")]
+    OrderExists(foreman_domain::OrderId),
+    /// The order does not stand where it would have to.
+    #[error("order {order} is {state}")]
+    OrderMoved {
+        /// The order.
+        order: foreman_domain::OrderId,
+        /// Where it stands, as a tag.
+        state: &'static str,
+    },
+    /// An order has one live run at a time.
+    #[error("order {order} has a live run already: {run}")]
+    OrderHasRun {
+        /// The order.
+        order: foreman_domain::OrderId,
+        /// Its run.
+        run: String,
+    },
     /// There is no such block.
     #[error("there is no block {0}")]
     NoBlock(BlockId),
@@ -142,10 +190,46 @@ pub(crate) fn opening(path: &std::path::Path, source: sqlx::Error) -> StoreError
     if is_disk_full(&source) {
         return StoreError::DiskFull { what: "be opened" };
     }
-    StoreError::Open {
-        path: path.to_owned(),
-        source,
+    let path = path.to_owned();
+    match primary_code(&source) {
+        // SQLITE_CORRUPT, SQLITE_NOTADB
+        Some(11 | 26) => StoreError::Damaged { path, source },
+        // SQLITE_READONLY
+        Some(8) => StoreError::ReadOnly { path, source },
+        _ if is_read_only(&source) => StoreError::ReadOnly { path, source },
+        _ => StoreError::Open { path, source },
     }
+}
+
+/// What stands in the way of bringing its layout up to date.
+pub(crate) fn migrating(path: &std::path::Path, source: sqlx::migrate::MigrateError) -> StoreError {
+    match source {
+        sqlx::migrate::MigrateError::Execute(source)
+            if is_disk_full(&source) || matches!(primary_code(&source), Some(8 | 11 | 26)) =>
+        {
+            opening(path, source)
+        }
+        source => StoreError::Migrate {
+            path: path.to_owned(),
+            source: Box::new(source),
+        },
+    }
+}
+
+/// SQLite's result code without what it adds to it.
+fn primary_code(error: &sqlx::Error) -> Option<u32> {
+    let code = error.as_database_error()?.code()?;
+    code.parse::<u32>().ok().map(|code| code & 0xff)
+}
+
+fn is_read_only(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Io(error) = error else {
+        return false;
+    };
+    matches!(
+        error.kind(),
+        std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied
+    )
 }
 
 /// `SQLITE_FULL`, or `SQLITE_IOERR_SHMSIZE`: the index of the write-ahead log could not grow, which
@@ -192,8 +276,11 @@ mod tests {
             failed(ErrorKind::StorageFull),
             StoreError::DiskFull { .. }
         ));
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem] {
+            assert!(matches!(failed(kind), StoreError::ReadOnly { .. }));
+        }
         assert!(matches!(
-            failed(ErrorKind::PermissionDenied),
+            failed(ErrorKind::IsADirectory),
             StoreError::Open { .. }
         ));
     }

@@ -1,9 +1,11 @@
 //! Reading a run's log by cursor.
 
-use crate::error::{During, parse};
+use crate::error::During;
 use crate::open::{signed, unsigned};
+use crate::rows::events_of;
 use crate::{Store, StoreError};
-use foreman_domain::{Event, EventSeq, RunId};
+use foreman_domain::{Event, EventSeq, RunId, last_seq_of};
+use futures::TryStreamExt;
 use sqlx::{QueryBuilder, Row, Sqlite};
 
 /// A page of events.
@@ -18,7 +20,9 @@ pub struct EventSlice {
 }
 
 impl Store {
-    /// Events of `run` after a cursor, at most `limit`, only of these kinds (all when empty).
+    /// Events of `run` after a cursor, at most `limit`, only of these kinds (all when empty). A cursor
+    /// into a range that was dropped is answered with its `gap` event, which begins before the cursor:
+    /// whoever holds such a cursor must not take what it has for the whole.
     ///
     /// # Errors
     /// [`StoreError::NoRun`]; [`StoreError::Statement`] and [`StoreError::Unreadable`] when the
@@ -56,17 +60,25 @@ impl Store {
         query
             .push(" ORDER BY seq LIMIT ")
             .push_bind(i64::from(limit));
-        let rows = query.build().fetch_all(&self.reader).await.during(what)?;
-        let full = rows.len() >= limit as usize;
-        let mut events = Vec::with_capacity(rows.len());
-        for row in &rows {
-            events.push(parse("event", row.get::<&str, _>(1))?);
-        }
+        let limit = limit as usize;
+        let mut rows = query.build().fetch(&self.reader);
+        let mut events = Vec::new();
         // A page that is not full has looked at everything, also where the filter dropped it all.
-        let cursor = match rows.last() {
-            Some(row) if full => EventSeq(unsigned(row.get(0))),
-            _ => last_seq.max(after),
-        };
+        let mut cursor = last_seq.max(after);
+        while let Some(row) = rows.try_next().await.during(what)? {
+            let covered = EventSeq(unsigned(row.get(0)));
+            let inside = events_of(run, covered, row.get(1))?;
+            events.extend(
+                inside
+                    .filter(|event| last_seq_of(event) > after)
+                    .take(limit - events.len()),
+            );
+            if events.len() == limit {
+                // Where the page ends inside a row, the next one begins inside it.
+                cursor = events.last().map_or(covered, last_seq_of);
+                break;
+            }
+        }
         Ok(EventSlice {
             events,
             cursor,

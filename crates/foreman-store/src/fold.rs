@@ -2,7 +2,7 @@
 //!
 //! | event | what it changes |
 //! |---|---|
-//! | state | the run's state; with the first state of rest also outcome and end, and its own decisions (scope once, run) lapse |
+//! | state | the run's state; with Review the outcome; with the first state of rest also outcome and end, and its own decisions (scope once, run) lapse |
 //! | step_started, step_ended | the step |
 //! | block | the block, unless a decision newer than this news was recorded meanwhile: then its counts only |
 //! | amendment | active → revoked or lapsed, never back |
@@ -16,7 +16,11 @@ use foreman_domain::{
     Amendment, AmendmentState, Block, BlockState, ConnectVerdict, Decider, Event, EventKind,
     Outcome, Revision, RunState,
 };
-use sqlx::{Row, Sqlite, Transaction};
+use sqlx::{QueryBuilder, Row, Sqlite, Transaction};
+use std::collections::BTreeMap;
+
+/// Blocks in one INSERT.
+const BLOCKS_PER_INSERT: usize = 64;
 
 /// The run while its events are folded.
 pub(crate) struct Folding {
@@ -27,6 +31,38 @@ pub(crate) struct Folding {
     pub applied: Revision,
     pub denied_unattended: bool,
     pub just_ended: bool,
+    /// Blocks that its events told of, as they are after them.
+    pub blocks: BTreeMap<u32, FoldedBlock>,
+}
+
+/// A block while events are folded.
+pub(crate) struct FoldedBlock {
+    block: Block,
+    decided: Option<Revision>,
+}
+
+/// True for kinds that say something about more than themselves.
+pub(crate) fn has_meaning(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::State { .. }
+        | EventKind::StepStarted { .. }
+        | EventKind::StepEnded { .. }
+        | EventKind::Block { .. }
+        | EventKind::Amendment { .. }
+        | EventKind::PolicyApplied { .. }
+        | EventKind::Egress { .. } => true,
+        EventKind::Progress { .. }
+        | EventKind::Warning { .. }
+        | EventKind::Probe { .. }
+        | EventKind::Output { .. }
+        | EventKind::ShellOpened { .. }
+        | EventKind::ShellEnded { .. }
+        | EventKind::NameLookedUp { .. }
+        | EventKind::ConnectionClosed { .. }
+        | EventKind::Bound { .. }
+        | EventKind::Commits { .. }
+        | EventKind::Gap { .. } => false,
+    }
 }
 
 /// Folds one event.
@@ -99,6 +135,8 @@ pub(crate) async fn fold(
         | EventKind::Warning { .. }
         | EventKind::Probe { .. }
         | EventKind::Output { .. }
+        | EventKind::ShellOpened { .. }
+        | EventKind::ShellEnded { .. }
         | EventKind::NameLookedUp { .. }
         | EventKind::ConnectionClosed { .. }
         | EventKind::Bound { .. }
@@ -130,6 +168,10 @@ fn fold_state(run: &mut Folding, to: &RunState, event: &Event) {
         return;
     }
     run.state = to.clone();
+    // What there is to review may be brought onto another base while the run is at rest.
+    if let RunState::Review { .. } = to {
+        run.outcome = outcome_of(to);
+    }
     if was_live {
         run.outcome = outcome_of(to);
         run.ended_at = Some(event.at.as_millis());
@@ -163,26 +205,90 @@ fn outcome_of(state: &RunState) -> Option<Outcome> {
 
 async fn fold_block(
     tx: &mut Transaction<'_, Sqlite>,
-    run: &Folding,
+    run: &mut Folding,
     news: &Block,
 ) -> Result<(), StoreError> {
-    let what = "store a block";
-    let known =
-        sqlx::query("SELECT json, decided_revision FROM blocks WHERE run = ? AND number = ?")
-            .bind(run.number)
-            .bind(i64::from(news.id.number()))
-            .fetch_optional(&mut **tx)
-            .await
-            .during(what)?;
-    let mut block = news.clone();
-    if let Some(row) = &known {
-        let stored: Block = parse("block", row.get(0))?;
-        let decided: Option<i64> = row.get(1);
-        if decided.is_some_and(|decided| is_older_news(run, news, Revision(unsigned(decided)))) {
-            block.state = stored.state;
+    let number = news.id.number();
+    let known = match run.blocks.remove(&number) {
+        Some(known) => Some(known),
+        None => stored_block(tx, run.number, number).await?,
+    };
+    let mut folded = FoldedBlock {
+        block: news.clone(),
+        decided: None,
+    };
+    if let Some(known) = known {
+        folded.decided = known.decided;
+        if known
+            .decided
+            .is_some_and(|decided| is_older_news(run, news, decided))
+        {
+            folded.block.state = known.block.state;
         }
     }
-    save_block(tx, run.number, &block, None).await
+    run.blocks.insert(number, folded);
+    Ok(())
+}
+
+async fn stored_block(
+    tx: &mut Transaction<'_, Sqlite>,
+    run: i64,
+    number: u32,
+) -> Result<Option<FoldedBlock>, StoreError> {
+    let row = sqlx::query("SELECT json, decided_revision FROM blocks WHERE run = ? AND number = ?")
+        .bind(run)
+        .bind(i64::from(number))
+        .fetch_optional(&mut **tx)
+        .await
+        .during("store a block")?;
+    row.map(|row| {
+        Ok(FoldedBlock {
+            block: parse("block", row.get(0))?,
+            decided: row
+                .get::<Option<i64>, _>(1)
+                .map(|decided| Revision(unsigned(decided))),
+        })
+    })
+    .transpose()
+}
+
+/// Writes what was folded in memory: each block once, however often it changed.
+pub(crate) async fn save(
+    tx: &mut Transaction<'_, Sqlite>,
+    run: &Folding,
+) -> Result<(), StoreError> {
+    let blocks: Vec<_> = run.blocks.values().collect();
+    for chunk in blocks.chunks(BLOCKS_PER_INSERT) {
+        let mut rows = Vec::with_capacity(chunk.len());
+        for folded in chunk {
+            rows.push((folded, write("block", &folded.block)?));
+        }
+        let mut query = QueryBuilder::<Sqlite>::new(
+            "INSERT INTO blocks (run, number, state, first_at, json, decided_revision) ",
+        );
+        query.push_values(rows, |mut values, (folded, json)| {
+            let block = &folded.block;
+            values
+                .push_bind(run.number)
+                .push_bind(i64::from(block.id.number()))
+                .push_bind(block.state.tag())
+                .push_bind(block.first_at.as_millis())
+                .push_bind(json)
+                .push_bind(folded.decided.map(|revision| signed(revision.0)));
+        });
+        query.push(
+            " ON CONFLICT (run, number) DO UPDATE SET state = excluded.state, json = excluded.json",
+        );
+        query
+            .build()
+            .execute(&mut **tx)
+            .await
+            .during("store a block")?;
+    }
+    if run.just_ended {
+        lapse_own_decisions(tx, run.number, run.ended_at).await?;
+    }
+    Ok(())
 }
 
 /// News that the shim wrote before it knew of the decision.
@@ -240,7 +346,7 @@ async fn fold_amendment(
 }
 
 /// Decisions that reach no further than a run end with it.
-pub(crate) async fn lapse_own_decisions(
+async fn lapse_own_decisions(
     tx: &mut Transaction<'_, Sqlite>,
     run: i64,
     at: Option<i64>,

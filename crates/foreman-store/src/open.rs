@@ -2,14 +2,16 @@
 
 use crate::StoreError;
 use crate::error::During;
-use crate::error::opening;
+use crate::error::{migrating, opening};
+use crate::intake::Intake;
 use foreman_domain::{At, Epoch};
 use sqlx::sqlite::{
-    Sqlite, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
-    SqliteSynchronous,
+    Sqlite, SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool,
+    SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{Row, Transaction};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations");
@@ -26,8 +28,9 @@ pub struct RequestKey(pub String);
 pub struct Store {
     path: PathBuf,
     /// One connection: writers queue here, so `BEGIN IMMEDIATE` never waits for another of ours.
-    writer: SqlitePool,
+    pub(crate) writer: SqlitePool,
     pub(crate) reader: SqlitePool,
+    pub(crate) intake: Arc<Intake>,
 }
 
 impl Store {
@@ -46,21 +49,25 @@ impl Store {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(Duration::from_secs(5));
+        let writing = options
+            .clone()
+            // For a file that is new: what retention drops can be given back to the file system.
+            .auto_vacuum(SqliteAutoVacuum::Incremental)
+            .optimize_on_close(true, 400);
         let writer = SqlitePoolOptions::new()
             .max_connections(1)
             .idle_timeout(None)
             .max_lifetime(None)
-            .connect_with(options.clone().optimize_on_close(true, 400))
+            .connect_with(writing)
             .await
             .map_err(open)?;
         refuse_newer(path, &writer).await?;
         MIGRATIONS
             .run(&writer)
             .await
-            .map_err(|source| StoreError::Migrate {
-                path: path.to_owned(),
-                source: Box::new(source),
-            })?;
+            .map_err(|source| migrating(path, source))?;
+        // The names of what was made are on the disk before anything is acknowledged in it.
+        sync_folder_of(path).map_err(|error| open(sqlx::Error::Io(error)))?;
         let reader = SqlitePoolOptions::new()
             .max_connections(4)
             .connect_with(options.create_if_missing(false).read_only(true))
@@ -70,6 +77,7 @@ impl Store {
             path: path.to_owned(),
             writer,
             reader,
+            intake: Arc::default(),
         })
     }
 
@@ -99,20 +107,26 @@ impl Store {
         self.writer.close().await;
     }
 
+    /// Begins a write that no epoch is needed for: the one that makes an epoch.
+    pub(crate) async fn begin(&self) -> Result<Transaction<'_, Sqlite>, StoreError> {
+        let what = "begin a transaction";
+        match self.writer.begin_with("BEGIN IMMEDIATE").await {
+            // A full disk makes SQLite roll back by itself, and the library, whose own rollback then
+            // failed, takes the connection for one in a transaction for ever: another one is opened.
+            Err(sqlx::Error::InvalidSavePointStatement) => {
+                let broken = self.writer.acquire().await.during(what)?;
+                broken.close().await.during(what)?;
+                self.writer.begin_with("BEGIN IMMEDIATE").await.during(what)
+            }
+            begun => begun.during(what),
+        }
+    }
+
     /// Begins a write of the engine with this epoch. The epoch is compared inside the transaction,
     /// which holds the write lock until it ends: nobody can take over in between.
     pub(crate) async fn write(&self, epoch: Epoch) -> Result<Transaction<'_, Sqlite>, StoreError> {
-        let mut tx = self
-            .writer
-            .begin_with("BEGIN IMMEDIATE")
-            .await
-            .during("begin a transaction")?;
-        let now: i64 = sqlx::query("SELECT epoch FROM meta WHERE id = 1")
-            .fetch_one(&mut *tx)
-            .await
-            .during("read the epoch")?
-            .get(0);
-        let now = Epoch(unsigned(now));
+        let mut tx = self.begin().await?;
+        let now = epoch_now(&mut tx).await?;
         if now != epoch {
             return Err(StoreError::StaleEpoch { mine: epoch, now });
         }
@@ -147,6 +161,16 @@ impl Store {
             .during("look up a request")?
             .map(|row| row.get(0)))
     }
+}
+
+/// The epoch in force.
+pub(crate) async fn epoch_now(tx: &mut Transaction<'_, Sqlite>) -> Result<Epoch, StoreError> {
+    let now: i64 = sqlx::query("SELECT epoch FROM meta WHERE id = 1")
+        .fetch_one(&mut **tx)
+        .await
+        .during("read the epoch")?
+        .get(0);
+    Ok(Epoch(unsigned(now)))
 }
 
 /// Remembers what a request did, inside the transaction that did it.
@@ -185,6 +209,13 @@ fn make_private(path: &Path) -> std::io::Result<()> {
         .mode(0o600)
         .open(path)
         .map(drop)
+}
+
+fn sync_folder_of(path: &Path) -> std::io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 async fn refuse_newer(path: &Path, pool: &SqlitePool) -> Result<(), StoreError> {

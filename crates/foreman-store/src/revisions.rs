@@ -141,7 +141,7 @@ pub(crate) async fn rules_in_force(
         "SELECT rule_json, denial_json FROM amendments
          WHERE state = 'active' AND ((scope IN ('once', 'run') AND run = ?1)
              OR (scope = 'order' AND order_id = ?2) OR (scope = 'project' AND repo_key = ?3))
-         ORDER BY decided_at, run, number",
+         ORDER BY place",
     )
     .bind(run)
     .bind(order)

@@ -2,11 +2,12 @@
 
 use crate::error::{During, parse, write};
 use crate::open::{remember_request, signed, unsigned};
+use crate::order_moves::claim;
 use crate::revisions::{compose, rules_in_force};
 use crate::{RequestKey, Store, StoreError};
 use foreman_domain::{
-    At, Epoch, EventSeq, OrderId, Outcome, Revision, RunId, RunState, StepKind, StepName,
-    StepResult,
+    At, Epoch, EventSeq, Fence, OrderId, Outcome, Revision, RunEpoch, RunId, RunState, StepKind,
+    StepName, StepResult,
 };
 use foreman_policy::Policy;
 use sqlx::sqlite::SqliteRow;
@@ -69,6 +70,8 @@ pub struct StoredRun {
     pub ended_at: Option<At>,
     /// Its open blocks.
     pub open_blocks: u32,
+    /// Processes that were killed when its cage was torn down; absent while that is not known.
+    pub killed: Option<u32>,
 }
 
 /// A step of a run.
@@ -84,18 +87,23 @@ pub struct StoredStep {
     pub result: Option<StepResult>,
 }
 
+/// The claim of the engine that recorded a run.
+pub const FIRST_CLAIM: RunEpoch = RunEpoch(1);
+
 /// Columns of [`StoredRun`], in order.
 const COLUMNS: &str = "SELECT id, order_id, repo_key, title, details, state_json, outcome_json, \
     stop_asked_at, revision, applied_revision, policy_json, last_seq, denied_unattended, \
     created_at, ended_at, \
-    (SELECT count(*) FROM blocks WHERE blocks.run = runs.number AND blocks.state = 'open') \
-    FROM runs ";
+    (SELECT count(*) FROM blocks WHERE blocks.run = runs.number AND blocks.state = 'open'), \
+    killed FROM runs ";
 
 impl Store {
-    /// Records a run and its order, and answers the policy it starts with: revision 1.
+    /// Records a run and its order, and answers the policy it starts with: revision 1. The run is
+    /// claimed: [`FIRST_CLAIM`].
     ///
     /// # Errors
-    /// [`StoreError::StaleEpoch`]; [`StoreError::Statement`] and [`StoreError::DiskFull`].
+    /// [`StoreError::StaleEpoch`]; [`StoreError::OrderHasRun`] and [`StoreError::OrderMoved`] when its
+    /// order cannot be claimed for it; [`StoreError::Statement`] and [`StoreError::DiskFull`].
     pub async fn insert_run(&self, epoch: Epoch, new: &NewRun) -> Result<Policy, StoreError> {
         let what = "record a run";
         let mut tx = self.write(epoch).await?;
@@ -110,13 +118,14 @@ impl Store {
         .execute(&mut *tx)
         .await
         .during(what)?;
+        claim(&mut tx, &new.order, &new.id, new.at).await?;
         let rules = rules_in_force(&mut tx, None, new.order.as_str(), &new.repo_key).await?;
         let policy = compose(&new.base_policy, rules, Revision(1));
         let state = RunState::Provisioning;
         sqlx::query(
             "INSERT INTO runs (id, order_id, repo_key, title, details, state, state_json, revision,
-                 base_policy_json, policy_json, created_at)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 base_policy_json, policy_json, created_at, run_epoch)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
         )
         .bind(new.id.as_str())
         .bind(new.order.as_str())
@@ -144,12 +153,12 @@ impl Store {
     /// [`StoreError::DiskFull`].
     pub async fn set_details(
         &self,
-        epoch: Epoch,
+        fence: Fence,
         run: &RunId,
         details: &str,
     ) -> Result<(), StoreError> {
         let what = "update a run";
-        let mut tx = self.write(epoch).await?;
+        let mut tx = self.write_run(fence, run).await?;
         let rows = sqlx::query("UPDATE runs SET details = ? WHERE id = ?")
             .bind(details)
             .bind(run.as_str())
@@ -168,9 +177,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::StaleEpoch`], [`StoreError::NoRun`]; [`StoreError::Statement`] and
     /// [`StoreError::DiskFull`].
-    pub async fn ask_stop(&self, epoch: Epoch, run: &RunId, at: At) -> Result<(), StoreError> {
+    pub async fn ask_stop(&self, fence: Fence, run: &RunId, at: At) -> Result<(), StoreError> {
         let what = "record a stop";
-        let mut tx = self.write(epoch).await?;
+        let mut tx = self.write_run(fence, run).await?;
         let rows =
             sqlx::query("UPDATE runs SET stop_asked_at = coalesce(stop_asked_at, ?) WHERE id = ?")
                 .bind(at.as_millis())
@@ -211,6 +220,39 @@ impl Store {
             .push("ORDER BY number DESC LIMIT ")
             .push_bind(i64::from(limit));
         self.select(query).await
+    }
+
+    /// Runs that were recorded before another one, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Statement`] and [`StoreError::Unreadable`].
+    pub async fn runs_before(
+        &self,
+        before: &RunId,
+        limit: u32,
+    ) -> Result<Vec<StoredRun>, StoreError> {
+        let mut query = QueryBuilder::<Sqlite>::new(COLUMNS);
+        query
+            .push("WHERE number < (SELECT number FROM runs WHERE id = ")
+            .push_bind(before.as_str())
+            .push(") ORDER BY number DESC LIMIT ")
+            .push_bind(i64::from(limit));
+        self.select(query).await
+    }
+
+    /// How many runs were recorded before another one.
+    ///
+    /// # Errors
+    /// [`StoreError::Statement`].
+    pub async fn count_before(&self, before: &RunId) -> Result<u64, StoreError> {
+        let row = sqlx::query(
+            "SELECT count(*) FROM runs WHERE number < (SELECT number FROM runs WHERE id = ?)",
+        )
+        .bind(before.as_str())
+        .fetch_one(&self.reader)
+        .await
+        .during("count runs")?;
+        Ok(unsigned(row.get(0)))
     }
 
     /// Runs whose id begins like this, newest first, at most `limit`.
@@ -302,5 +344,8 @@ fn stored(row: &SqliteRow) -> Result<StoredRun, StoreError> {
         created_at: At::from_millis(row.get(13)),
         ended_at: row.get::<Option<i64>, _>(14).map(At::from_millis),
         open_blocks: u32::try_from(number(15)).unwrap_or(u32::MAX),
+        killed: row
+            .get::<Option<i64>, _>(16)
+            .and_then(|killed| u32::try_from(killed).ok()),
     })
 }

@@ -15,6 +15,7 @@ pub struct Product<'a> {
     world: Option<&'a World>,
     data: Option<PathBuf>,
     variables: Vec<(String, String)>,
+    behind: Vec<String>,
 }
 
 /// A finished command.
@@ -95,6 +96,7 @@ impl<'a> Product<'a> {
             world: Some(world),
             data: None,
             variables: Vec::new(),
+            behind: Vec::new(),
         }
     }
 
@@ -106,6 +108,7 @@ impl<'a> Product<'a> {
             world: None,
             data: None,
             variables: Vec::new(),
+            behind: Vec::new(),
         }
     }
 
@@ -122,6 +125,14 @@ impl<'a> Product<'a> {
     #[must_use]
     pub fn with_variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// On a machine whose kernel has no nf_tables, as far as `foreman` and all that it starts can tell.
+    #[must_use]
+    pub fn without_nf_tables(mut self) -> Self {
+        let attack = self.bench.program("fm-attack").display().to_string();
+        self.behind = vec![attack, "without-nf-tables".to_owned()];
         self
     }
 
@@ -166,7 +177,15 @@ impl<'a> Product<'a> {
         I: IntoIterator<Item = S>,
         S: AsRef<OsStr>,
     {
-        let mut command = self.program(self.bench.program("foreman"));
+        let foreman = self.bench.program("foreman");
+        let mut command = match self.behind.split_first() {
+            None => self.program(foreman),
+            Some((program, words)) => {
+                let mut command = self.program(program);
+                command.args(words).arg(foreman);
+                command
+            }
+        };
         command.args(arguments);
         command
     }

@@ -58,6 +58,21 @@ impl World {
     /// # Errors
     /// As [`World::new`].
     pub fn with_programs(bench: &Bench, programs: &[Vec<String>]) -> Result<Self> {
+        Self::make(bench, programs, &[])
+    }
+
+    /// A world that is another machine: what the user keeps on this one (home, repositories, data,
+    /// sockets) is not there, and only the programs are. Reached by [`World::command`] alone, as by ssh.
+    ///
+    /// # Errors
+    /// As [`World::new`].
+    pub fn elsewhere(bench: &Bench) -> Result<Self> {
+        let scratch = bench.scratch("any")?;
+        let scratch = scratch.parent().context("a folder")?.to_owned();
+        Self::make(bench, &[], &[bench.home(), bench.runtime(), scratch])
+    }
+
+    fn make(bench: &Bench, programs: &[Vec<String>], cover: &[PathBuf]) -> Result<Self> {
         let folder = bench.scratch("world")?;
         let site = folder.join("site");
         fs::create_dir(&site)?;
@@ -89,6 +104,12 @@ impl World {
         ] {
             let length = if address.contains(':') { 128 } else { 32 };
             command.arg("--address").arg(format!("{address}/{length}"));
+        }
+        for folder in cover {
+            command.arg("--cover").arg(folder);
+        }
+        if !cover.is_empty() {
+            command.arg("--show").arg(&folder);
         }
         command
             .args([

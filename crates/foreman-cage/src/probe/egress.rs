@@ -1,7 +1,7 @@
 //! Tries at the network: two questions to the gateway, and a look at the devices.
 
 use super::Tries;
-use crate::{ProbeResult, gateway, kernel};
+use crate::{ProbeResult, kernel};
 use foreman_domain::Wall;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -19,22 +19,27 @@ const ID: [u8; 2] = [0x46, 0x4d];
 /// Both answers come from the gateway, without leaving the machine.
 const LIMIT: Duration = Duration::from_secs(2);
 
+/// What a connection must be answered where there is no gateway: there is no way to anywhere.
+const NO_WAY: [i32; 3] = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ENETDOWN];
+
 /// Questions under way.
 pub(super) struct Asked {
+    gateway: bool,
     since: Instant,
     connecting: io::Result<OwnedFd>,
     looking_up: io::Result<UdpSocket>,
 }
 
 /// Asks both questions; waits for nothing.
-pub(super) fn ask() -> Asked {
+pub(super) fn ask(gateway: bool) -> Asked {
     let since = Instant::now();
     let connecting = kernel::begin_connect(METADATA);
     let looking_up = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
-        socket.send_to(&query(), (gateway::resolver_address(), 53))?;
+        socket.send_to(&query(), (crate::gateway::resolver_address(), 53))?;
         Ok(socket)
     });
     Asked {
+        gateway,
         since,
         connecting,
         looking_up,
@@ -45,14 +50,22 @@ impl Asked {
     /// Waits for both answers.
     pub fn answers(self) -> [ProbeResult; 2] {
         let deadline = self.since + LIMIT;
-        [
-            network(self.connecting, deadline),
-            dns(self.looking_up, deadline),
-        ]
+        if self.gateway {
+            let refused = &[libc::ECONNREFUSED];
+            [
+                network(self.connecting, refused, deadline),
+                dns(self.looking_up, deadline),
+            ]
+        } else {
+            [
+                network(self.connecting, &NO_WAY, deadline),
+                no_dns(self.looking_up),
+            ]
+        }
     }
 }
 
-fn network(connecting: io::Result<OwnedFd>, deadline: Instant) -> ProbeResult {
+fn network(connecting: io::Result<OwnedFd>, answers: &[i32], deadline: Instant) -> ProbeResult {
     let mut tries = Tries::at(Wall::Network);
     let devices = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
     let devices: Vec<&str> = devices
@@ -72,11 +85,14 @@ fn network(connecting: io::Result<OwnedFd>, deadline: Instant) -> ProbeResult {
         let left = deadline.saturating_duration_since(Instant::now());
         kernel::finish_connect(socket.as_fd(), left)
     });
-    tries.must_fail(
-        format!("connect to {METADATA}"),
-        connected,
-        &[libc::ECONNREFUSED],
-    );
+    tries.must_fail(format!("connect to {METADATA}"), connected, answers);
+    tries.result()
+}
+
+/// Nothing can even be asked where there is no way to anywhere.
+fn no_dns(looking_up: io::Result<UdpSocket>) -> ProbeResult {
+    let mut tries = Tries::at(Wall::Dns);
+    tries.must_fail(format!("ask for {PROBE_NAME}"), looking_up, &NO_WAY);
     tries.result()
 }
 

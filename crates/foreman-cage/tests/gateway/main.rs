@@ -58,6 +58,8 @@ fn enter(args: &[String]) -> u8 {
         resolver: Some(servers::RESOLVER.parse().unwrap()),
         serve: with(&["serve"]),
         command,
+        cover: vec![],
+        show: vec![],
     };
     match world::enter(&spec) {
         Ok(code) => code,

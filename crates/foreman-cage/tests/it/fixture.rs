@@ -166,18 +166,22 @@ pub fn serve<F: Future<Output = ()>>(launched: Launched, case: impl FnOnce(Runni
             why,
             facts,
         } = launched;
-        let config = gateway::Config {
-            sockets,
-            init_pid: cage.init_pid(),
-            proxy: ProxyConfig::default(),
-        };
         let cancel = CancellationToken::new();
-        let gateway = gateway::start(config, Arc::new(RefuseAll), cancel.clone());
+        let gateway = sockets.ok().map(|sockets| {
+            let config = gateway::Config {
+                sockets,
+                init_pid: cage.init_pid(),
+                proxy: ProxyConfig::default(),
+            };
+            gateway::start(config, Arc::new(RefuseAll), cancel.clone())
+        });
         tokio::time::timeout(DEADLINE, case(Running { cage, why, facts }))
             .await
             .unwrap();
         cancel.cancel();
-        gateway.join().await;
+        if let Some(gateway) = gateway {
+            gateway.join().await;
+        }
     });
 }
 

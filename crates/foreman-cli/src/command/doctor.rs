@@ -2,16 +2,21 @@
 
 use super::Done;
 use crate::answer::Answer;
+use crate::args::DoctorArgs;
 use crate::layout::{pad, wrap};
 use crate::paint::Tone;
 use crate::words;
 use foreman_domain::{ExitCode, sanitize_line};
-use foreman_engine::api::{Commands, DoctorReport, DoctorRequest};
+use foreman_engine::api::{Commands, DoctorReport, DoctorRequest, TruthView};
 use std::io;
 
+/// Rows of the comparison that are shown.
+const SHOWN: usize = 50;
+
 /// Shows what holds; the exit code says whether a run could start.
-pub async fn doctor(engine: &impl Commands, answer: &Answer) -> Done {
-    let report = engine.doctor(DoctorRequest {}).await?;
+pub async fn doctor(args: DoctorArgs, engine: &impl Commands, answer: &Answer) -> Done {
+    let repair = args.repair;
+    let report = engine.doctor(DoctorRequest { repair }).await?;
     if answer.is_json() {
         answer.object(&report)?;
     } else {
@@ -64,6 +69,43 @@ pub fn show(report: &DoctorReport, answer: &Answer) -> io::Result<()> {
         for line in lines {
             answer.line(&format!("  {}", sanitize_line(line)))?;
         }
+    }
+    truths(&report.truths, answer)
+}
+
+/// Runs that go on and what does not add up, four truths side by side.
+fn truths(truths: &[TruthView], answer: &Answer) -> io::Result<()> {
+    if truths.is_empty() {
+        return Ok(());
+    }
+    let paint = answer.paint();
+    let row = |cells: [&str; 5]| {
+        let [run, stored, git, disk, processes] = cells.map(sanitize_line);
+        let left = format!("{} {} {}", pad(&run, 10), pad(&stored, 13), pad(&git, 23));
+        format!("  {left} {} {processes}", pad(&disk, 32))
+    };
+    let head = row(["run", "stored", "git", "disk", "processes"]);
+    answer.line(&paint.paint(Tone::Strong, &head))?;
+    for truth in truths.iter().take(SHOWN) {
+        let cells = [&truth.run, &truth.stored, &truth.git, &truth.disk];
+        let [run, stored, git, disk] = cells.map(String::as_str);
+        answer.line(&row([run, stored, git, disk, &truth.processes]))?;
+        for (tone, mark, lines) in [
+            (Tone::Warn, "", &truth.differences),
+            (Tone::Strong, "would ", &truth.would),
+            (Tone::Good, "did ", &truth.done),
+        ] {
+            for line in lines {
+                let line = format!("    {mark}{}", sanitize_line(line));
+                answer.line(&paint.paint(tone, &line))?;
+            }
+        }
+    }
+    if let Some(more) = truths.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        answer.line(&format!("  and {more} more; see `foreman doctor --json`"))?;
+    }
+    if truths.iter().any(|truth| !truth.would.is_empty()) {
+        answer.line("  `foreman doctor --repair` does what it says that it would do.")?;
     }
     Ok(())
 }

@@ -69,7 +69,7 @@ async fn stored(
     }
 }
 
-fn check_kinds(kinds: &[String]) -> Result<(), Failure> {
+pub(super) fn check_kinds(kinds: &[String]) -> Result<(), Failure> {
     match kinds
         .iter()
         .find(|kind| !EventKind::TAGS.contains(&kind.as_str()))

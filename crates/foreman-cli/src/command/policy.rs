@@ -148,6 +148,10 @@ fn bounds(bounds: &Bounds) -> String {
     if let Some(output) = bounds.output_bytes {
         parts.push(format!("output {}", bytes_in_words(output)));
     }
+    if let Some(seconds) = bounds.hold_seconds {
+        let limit = words::duration(seconds.saturating_mul(1000));
+        parts.push(format!("{limit} for an answer to what is held"));
+    }
     if parts.is_empty() {
         "those of the engine".into()
     } else {

@@ -1,26 +1,35 @@
 //! `foreman diff` and `merge`.
 
-use super::{Done, ask, needs_expect};
+use super::{Done, ask, gate, needs_expect};
 use crate::answer::Answer;
-use crate::args::MergeArgs;
+use crate::args::{DiffArgs, MergeArgs};
+use crate::error::CliError;
 use crate::paint::{Paint, Tone};
 use crate::words;
 use foreman_domain::{Code, ExitCode, Failure, RunState, sanitize_line};
-use foreman_engine::api::{Commands, DiffFile, DiffView, MergeRequest, RunRef};
+use foreman_engine::api::{Commands, DiffFile, DiffRequest, DiffView, MergeRequest};
 use std::io;
 
 /// Shows what a run changed.
-pub async fn diff(run: RunRef, engine: &impl Commands, answer: &Answer) -> Done {
-    let view = engine.run_diff(run.clone()).await?;
+pub async fn diff(args: DiffArgs, engine: &impl Commands, answer: &Answer) -> Done {
+    let request = DiffRequest {
+        run: args.run.clone(),
+        since: args.since.clone(),
+    };
+    let view = engine.run_diff(request).await?;
     if answer.is_json() {
         answer.object(&view)?;
         return Ok(ExitCode::Ok);
     }
     show(&view, answer)?;
     match &view.refusal {
+        None if args.since.is_some() => answer.line(&format!(
+            "That is only what was added; `foreman diff {}` shows all of it.",
+            sanitize_line(&args.run)
+        ))?,
         None => answer.line(&format!(
             "`foreman merge {}` takes it over.",
-            sanitize_line(&run.run)
+            sanitize_line(&args.run)
         ))?,
         Some(why) => answer.line(&format!(
             "A merge would be refused now: {}.",
@@ -38,13 +47,17 @@ pub async fn merge(args: MergeArgs, engine: &impl Commands, answer: &Answer) -> 
             return Err(needs_expect("merge", "foreman diff RUN --json").into());
         }
         None => {
-            let view = engine
-                .run_diff(RunRef {
-                    run: args.run.clone(),
-                })
-                .await?;
+            let request = DiffRequest {
+                run: args.run.clone(),
+                since: None,
+            };
+            let view = engine.run_diff(request).await?;
             show(&view, answer)?;
-            if let Some(why) = &view.refusal {
+            // The queue syncs and checks; and a reason was given for checks that did not pass.
+            let is_met = args.queue || (args.despite_checks.is_some() && view.is_fast_forward());
+            if let Some(why) = &view.refusal
+                && !is_met
+            {
                 return Err(Failure::new(Code::Conflict, sanitize_line(why)).into());
             }
             if !ask("Merge this?")? {
@@ -54,12 +67,26 @@ pub async fn merge(args: MergeArgs, engine: &impl Commands, answer: &Answer) -> 
             view.expect
         }
     };
-    let run = engine
-        .run_merge(MergeRequest {
-            run: args.run,
-            expect,
-        })
-        .await?;
+    let request = MergeRequest {
+        run: args.run.clone(),
+        expect,
+        despite_checks: args.despite_checks,
+    };
+    if args.queue {
+        let entry = engine.merge_queue(request).await?;
+        if !answer.is_json() && !args.no_wait {
+            answer.line("It is in the merge queue; waiting for it …")?;
+        }
+        let entry = match args.no_wait {
+            true => entry,
+            false => gate::wait_for(&args.run, entry, engine).await?,
+        };
+        return gate::tell_entry(&entry, answer);
+    }
+    let run = match engine.run_merge(request).await {
+        Err(failure) => return Err(refused(failure, &args.run, engine, answer).await),
+        Ok(run) => run,
+    };
     if answer.is_json() {
         answer.object(&run)?;
         return Ok(ExitCode::Ok);
@@ -75,10 +102,36 @@ pub async fn merge(args: MergeArgs, engine: &impl Commands, answer: &Answer) -> 
             answer.line(&format!(
                 "`foreman discard {id}` cleans its worktree and branch up."
             ))?;
+            super::compare::tell_of_others(id, engine, answer).await?;
         }
         state => answer.line(&format!("Run {}: {}.", run.id, words::state(state)))?,
     }
     Ok(ExitCode::Ok)
+}
+
+/// A refused merge; where commits were added since they were reviewed, these are shown first.
+async fn refused(failure: Failure, run: &str, engine: &impl Commands, answer: &Answer) -> CliError {
+    let since = failure.hint.as_deref().and_then(|hint| {
+        let after = hint.split_once("--since ")?.1;
+        after.split('`').next().map(str::to_owned)
+    });
+    if failure.code == Code::Stale
+        && !answer.is_json()
+        && let Some(since) = since
+    {
+        let request = DiffRequest {
+            run: run.to_owned(),
+            since: Some(since),
+        };
+        let shown = match engine.run_diff(request).await {
+            Ok(view) => show(&view, answer),
+            Err(_) => Ok(()),
+        };
+        if let Err(error) = shown {
+            return error.into();
+        }
+    }
+    failure.into()
 }
 
 /// Draws a diff: what a reviewer must see first, the files, the patch. All of it is untrusted text.
@@ -93,6 +146,9 @@ pub fn show(view: &DiffView, answer: &Answer) -> io::Result<()> {
     for flag in &view.flags {
         let text = format!("! look at this first: {}", sanitize_line(flag));
         answer.line(&paint.paint(Tone::Warn, &text))?;
+    }
+    if let Some(gate) = &view.gate {
+        gate::summary(gate, answer)?;
     }
     for file in &view.files {
         answer.line(&stat(file, paint))?;

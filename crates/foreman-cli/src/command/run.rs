@@ -2,17 +2,19 @@
 
 use super::{Done, absolute};
 use crate::answer::Answer;
-use crate::args::{AttachArgs, RunArgs};
+use crate::args::{AttachArgs, RunArgs, RunName};
 use crate::error::CliError;
 use crate::paint::Tone;
 use crate::terminal;
 use crate::watch::{self, Ended, Watching};
 use crate::words;
 use foreman_domain::{
-    AmendmentState, Code, Decision, EventSeq, ExitCode, Failure, Outcome, RunState, sanitize_line,
+    AmendmentState, Code, Decision, EventSeq, ExitCode, FailReason, Failure, Outcome, RunState,
+    sanitize_line,
 };
 use foreman_engine::api::{
-    Commands, PolicyQuery, PolicySource, RunCreate, RunRef, RunView, TerminalSize,
+    Commands, PolicyQuery, PolicySource, Retried, RunCreate, RunRef, RunRetry, RunView,
+    TerminalSize,
 };
 use std::io;
 
@@ -29,6 +31,26 @@ pub async fn run(args: RunArgs, engine: &impl Commands, answer: &Answer) -> Done
     }
     let mut watching = Watching::after(EventSeq(0));
     watching.tty = tty;
+    let ended = watch::follow(engine, &run, watching, answer).await?;
+    summary(&run, ended, engine, answer).await
+}
+
+/// Tries again what a run was asked to do, and follows that.
+pub async fn retry(name: RunName, engine: &impl Commands, answer: &Answer) -> Done {
+    let terminal = answer.can_ask().then(|| {
+        let (columns, rows) = terminal::size();
+        TerminalSize { columns, rows }
+    });
+    let request = RunRetry {
+        run: name.run,
+        terminal,
+    };
+    let Retried { run, terminal } = engine.run_retry(request).await?;
+    if !answer.is_json() {
+        introduce(&run, terminal, answer)?;
+    }
+    let mut watching = Watching::after(EventSeq(0));
+    watching.tty = terminal;
     let ended = watch::follow(engine, &run, watching, answer).await?;
     summary(&run, ended, engine, answer).await
 }
@@ -51,7 +73,7 @@ pub async fn attach(args: AttachArgs, engine: &impl Commands, answer: &Answer) -
     summary(&run, ended, engine, answer).await
 }
 
-fn request(args: RunArgs, answer: &Answer) -> Result<RunCreate, Failure> {
+pub(super) fn request(args: RunArgs, answer: &Answer) -> Result<RunCreate, Failure> {
     let terminal = match args.tty {
         true if !answer.can_ask() => {
             return Err(
@@ -67,10 +89,14 @@ fn request(args: RunArgs, answer: &Answer) -> Result<RunCreate, Failure> {
         false => None,
     };
     let policy = args.policy.as_deref().map(policy_file).transpose()?;
-    let bounds = match &args.bounds {
+    let mut bounds = match &args.bounds {
         Some(text) => foreman_policy::parse_bounds(text).map_err(bad_policy)?,
         None => foreman_policy::Bounds::default(),
     };
+    if let Some(limit) = &args.hold_limit {
+        let limit = foreman_policy::parse_bounds(&format!("hold={limit}")).map_err(bad_policy)?;
+        bounds = limit.or(bounds);
+    }
     for allow in &args.allow {
         // Said before anything is prepared; the engine parses it again.
         foreman_policy::parse_allow(allow).map_err(bad_policy)?;
@@ -90,6 +116,7 @@ fn request(args: RunArgs, answer: &Answer) -> Result<RunCreate, Failure> {
         argv: args.argv,
         env: variables(&args.env, |name| std::env::var(name).ok())?,
         proxy: proxies(|name| std::env::var(name).ok()),
+        prepare: args.prepare.into(),
     })
 }
 
@@ -160,11 +187,15 @@ fn introduce(run: &RunView, tty: bool, answer: &Answer) -> io::Result<()> {
         sanitize_line(&run.repo.to_string_lossy())
     );
     answer.line(&paint.paint(Tone::Strong, &head))?;
+    // While it is being prepared, the commit is not chosen yet: the feed says which it is.
+    let at = match run.freshness {
+        None if run.state == RunState::Provisioning => String::new(),
+        _ => format!(" at {}", words::short(&run.base)),
+    };
     answer.line(&format!(
-        "  {} from {} at {}",
+        "  {} from {}{at}",
         sanitize_line(&run.branch),
-        sanitize_line(&run.base_branch),
-        words::short(&run.base)
+        sanitize_line(&run.base_branch)
     ))?;
     answer.line(&format!("  {}", sanitize_line(&run.tier)))?;
     if answer.can_ask() {
@@ -205,11 +236,32 @@ pub async fn summary(run: &RunView, ended: Ended, engine: &impl Commands, answer
     }
     if !answer.is_json() {
         outcome(&run, engine, answer).await?;
+    } else if let Some(failure) = never_began(&run) {
+        return Err(failure.into());
     }
     Ok(match &run.outcome {
         Some(outcome) => words::run_exit(outcome, run.denied_unattended, run.failed_checks == 0),
         None => ExitCode::Bug,
     })
+}
+
+/// The refusal of a run that could not be prepared: whoever asked is answered as for any other request.
+fn never_began(run: &RunView) -> Option<Failure> {
+    match &run.outcome {
+        Some(Outcome::Failed {
+            reason:
+                FailReason::Provision {
+                    message,
+                    code: Some(code),
+                    hint,
+                },
+        }) => Some(Failure {
+            code: *code,
+            message: message.clone(),
+            hint: hint.clone(),
+        }),
+        _ => None,
+    }
 }
 
 async fn outcome(run: &RunView, engine: &impl Commands, answer: &Answer) -> Result<(), CliError> {
@@ -261,8 +313,14 @@ async fn outcome(run: &RunView, engine: &impl Commands, answer: &Answer) -> Resu
              `foreman discard {id}` removes it and keeps a snapshot.",
             sanitize_line(&run.worktree.to_string_lossy())
         ))?,
+        RunState::Failed {
+            reason: FailReason::Provision { .. },
+        } => answer.paragraph(&format!(
+            "Next: nothing was started and nothing is left of it; `foreman retry {id}` tries again."
+        ))?,
         RunState::NoChanges | RunState::Failed { .. } => answer.paragraph(&format!(
-            "Next: `foreman events {id}` has all of it, `foreman discard {id}` cleans up."
+            "Next: `foreman events {id}` has all of it, `foreman retry {id}` tries again, `foreman \
+             discard {id}` cleans up."
         ))?,
         _ => {}
     }

@@ -7,17 +7,24 @@ use crate::layout::{fit, pad};
 use crate::paint::Tone;
 use crate::words;
 use foreman_domain::{At, ExitCode, RunState, sanitize_line};
-use foreman_engine::api::{Commands, RunList, RunRef, RunView};
+use foreman_engine::api::{BaseSource, Commands, GateSummary, RunList, RunRef, RunView};
 use std::io;
 
 /// Lists runs, newest first.
 pub async fn list(args: RunsArgs, engine: &impl Commands, answer: &Answer) -> Done {
-    let runs = engine.run_list(RunList { limit: args.limit }).await?;
+    let is_first_page = args.before.is_none();
+    let request = RunList {
+        limit: args.limit,
+        before: args.before,
+    };
+    let runs = engine.run_list(request).await?;
     if answer.is_json() {
         answer.object(&runs)?;
         return Ok(ExitCode::Ok);
     }
-    if runs.runs.is_empty() {
+    if runs.runs.is_empty() && !is_first_page {
+        answer.line("There are no older runs.")?;
+    } else if runs.runs.is_empty() {
         answer.line(
             "There are no runs yet. `foreman demo` shows one; `foreman run -- CMD` starts one.",
         )?;
@@ -25,6 +32,10 @@ pub async fn list(args: RunsArgs, engine: &impl Commands, answer: &Answer) -> Do
     let (now, width) = (At::now(), answer.width());
     for run in &runs.runs {
         answer.line(&row(run, now, width, answer))?;
+    }
+    if let Some(last) = runs.runs.last().filter(|_| runs.older > 0) {
+        let more = words::count(runs.older, "older run");
+        answer.line(&format!("{more}: foreman runs --before {}", last.id))?;
     }
     Ok(ExitCode::Ok)
 }
@@ -44,7 +55,12 @@ fn row(run: &RunView, now: At, width: usize, answer: &Answer) -> String {
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());
     let rest = format!(
-        "{}:{}  {}",
+        "{}{}:{}  {}",
+        if run.repo_reachable {
+            ""
+        } else {
+            "unreachable "
+        },
         sanitize_line(&repo.unwrap_or_default()),
         sanitize_line(&run.base_branch),
         sanitize_line(&run.title)
@@ -75,23 +91,51 @@ fn tone_of(state: &RunState) -> Tone {
 
 /// Shows one run.
 pub async fn show(run: RunRef, engine: &impl Commands, answer: &Answer) -> Done {
-    let view = engine.run_show(run).await?;
+    let view = engine.run_show(run.clone()).await?;
+    let gate = match view.state {
+        // What cannot be gathered (a repository that is not there) keeps nobody from the rest.
+        RunState::Review { .. } | RunState::Merging | RunState::Merged { .. } => {
+            engine.run_gate(run).await.ok()
+        }
+        _ => None,
+    };
     if answer.is_json() {
-        answer.object(&view)?;
-    } else {
-        facts(&view, answer)?;
+        answer.object(&Shown { run: &view, gate })?;
+        return Ok(ExitCode::Ok);
+    }
+    facts(&view, answer)?;
+    if let Some(gate) = gate {
+        super::gate::summary(&gate, answer)?;
     }
     Ok(ExitCode::Ok)
+}
+
+/// A run with its gate, as one object.
+#[derive(serde::Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    run: &'a RunView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gate: Option<GateSummary>,
 }
 
 /// Stops a run.
 pub async fn stop(run: RunRef, engine: &impl Commands, answer: &Answer) -> Done {
     let view = engine.run_stop(run).await?;
-    tell(
-        &view,
-        answer,
-        "Nothing of it runs any more; what it did so far is kept.",
-    )
+    let killed = match view.killed {
+        Some(0) => "; no process had to be killed".to_owned(),
+        Some(count) => format!("; {} killed", processes_were(count)),
+        None => String::new(),
+    };
+    let next = format!("Nothing of it runs any more{killed}. What it did so far is kept.");
+    tell(&view, answer, &next)
+}
+
+fn processes_were(count: u32) -> String {
+    match count {
+        1 => "1 process was".to_owned(),
+        _ => format!("{count} processes were"),
+    }
 }
 
 /// Removes a run's worktree and branch.
@@ -132,6 +176,25 @@ fn tell(view: &RunView, answer: &Answer, next: &str) -> Done {
     Ok(ExitCode::Ok)
 }
 
+/// How fresh the commit is that a run started from.
+fn freshness(run: &RunView) -> String {
+    let Some(base) = &run.freshness else {
+        return "not known yet".to_owned();
+    };
+    let age = base.committed_at.map(|at| words::ago(at, At::now()));
+    let age = age.map(|age| format!("its commit was made {age}"));
+    let from = match (base.source, &base.remote) {
+        (BaseSource::Remote, Some(remote)) => Some(format!("from {}", sanitize_line(remote))),
+        (BaseSource::Local, Some(remote)) if base.fetched && base.stale.is_none() => {
+            Some(format!("as fresh as {}", sanitize_line(remote)))
+        }
+        _ => None,
+    };
+    let stale = base.stale.as_deref().map(sanitize_line);
+    let parts: Vec<String> = [from, age, stale].into_iter().flatten().collect();
+    parts.join("; ")
+}
+
 /// A run's facts, one a line.
 fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
     let paint = answer.paint();
@@ -139,7 +202,13 @@ fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
     let mut rows = vec![
         ("title", sanitize_line(&run.title)),
         ("state", words::state(&run.state)),
-        ("repository", path(&run.repo)),
+        ("repository", {
+            let away = match run.repo_reachable {
+                true => "",
+                false => " (unreachable: put it back; nothing of the run is touched)",
+            };
+            path(&run.repo) + away
+        }),
         ("branch", sanitize_line(&run.branch)),
         (
             "base",
@@ -149,6 +218,7 @@ fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
                 words::short(&run.base)
             ),
         ),
+        ("freshness", freshness(run)),
         ("worktree", {
             let there = run.worktree.exists();
             path(&run.worktree) + if there { "" } else { " (not there)" }
@@ -169,11 +239,28 @@ fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
             words::duration(words::millis_between(run.created_at, ended)),
         ));
     }
+    if let Some(killed) = run.killed.filter(|killed| *killed > 0) {
+        rows.push((
+            "killed",
+            format!("{} killed at its end", processes_were(killed)),
+        ));
+    }
     if run.open_blocks > 0 {
         let held = words::count(run.open_blocks.into(), "block");
         rows.push((
             "held",
             format!("{held}; see `foreman blocks --run {}`", run.id),
+        ));
+    }
+    if !run.outside_scope.is_empty() {
+        let named: Vec<String> = run
+            .outside_scope
+            .iter()
+            .map(|path| sanitize_line(path))
+            .collect();
+        rows.push((
+            "drift",
+            format!("outside of its scope: {}", named.join(", ")),
         ));
     }
     if run.denied_unattended {
@@ -224,6 +311,7 @@ mod tests {
                 branch: "foreman/x".into(),
                 base_branch: "main".into(),
                 base: "bb".into(),
+                freshness: None,
                 worktree: "/w".into(),
                 tier: "full".into(),
                 open_blocks: 0,
@@ -233,7 +321,10 @@ mod tests {
                 outcome: None,
                 checks: vec![],
                 failed_checks: 0,
+                outside_scope: vec![],
                 denied_unattended: false,
+                killed: Some(3),
+                repo_reachable: true,
             };
             let wire = serde_json::to_value(&view).unwrap();
             let back: RunView = serde_json::from_value(wire).unwrap();

@@ -70,7 +70,7 @@ async fn play(repo: &Path, keep: bool, engine: &impl Commands, answer: &Answer) 
             .hint("`foreman doctor` shows whether a wall is missing on this machine.")
             .into());
     };
-    let view = engine.run_diff(name).await?;
+    let view = engine.run_diff(name.into()).await?;
     review(&run, &view, repo, keep, engine, answer).await
 }
 
@@ -100,6 +100,7 @@ async fn review(
     let request = MergeRequest {
         run: run.id.to_string(),
         expect: view.expect.clone(),
+        despite_checks: None,
     };
     let merged = engine.run_merge(request).await?;
     if answer.is_json() {
@@ -156,6 +157,7 @@ fn order(repo: &Path) -> RunCreate {
         argv: ["bash", "agent.sh"].map(String::from).to_vec(),
         env: vec![],
         proxy: vec![],
+        prepare: Default::default(),
     }
 }
 

@@ -1,13 +1,31 @@
 //! Requests and answers of the command list, one file a topic.
 
+mod awake;
 mod blocks;
+mod compare;
+mod disk;
 mod doctor;
+mod keeping;
+mod orders;
 mod policies;
+mod provisioning;
 mod review;
 mod runs;
+mod service;
+mod shells;
+mod watching;
 
+pub use awake::*;
 pub use blocks::*;
+pub use compare::*;
+pub use disk::*;
 pub use doctor::*;
+pub use keeping::*;
+pub use orders::*;
 pub use policies::*;
+pub use provisioning::*;
 pub use review::*;
 pub use runs::*;
+pub use service::*;
+pub use shells::*;
+pub use watching::*;

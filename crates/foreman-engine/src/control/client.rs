@@ -44,6 +44,13 @@ impl Client {
         Ok(client)
     }
 
+    /// Waits until the engine ends, or cannot be reached any more.
+    pub async fn until_it_ends(&self) {
+        if let Ok(mut lines) = self.connect().await {
+            while let Some(Ok(_)) = lines.next().await {}
+        }
+    }
+
     /// Asks, and waits for the answer.
     pub async fn call(
         &self,

@@ -89,3 +89,43 @@ async fn every_event_is_there_once_after_several_engines_were_killed() {
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
     host.run_stop(named(&run.id)).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_engine_wrote_and_had_not_stored_when_it_was_killed_is_known_to_the_next() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let marked = scene.start(&host, &["commit:a"]).await.id;
+    let unmarked = scene.start(&host, &["commit:b"]).await.id;
+    at_rest(&host, &marked).await;
+    at_rest(&host, &unmarked).await;
+    host.close().await;
+    let (database, before) = (
+        scene.data().join("state/foreman.db"),
+        scene.data().join("before"),
+    );
+    std::fs::copy(&database, &before).unwrap();
+
+    let host = scene.host().await;
+    for run in [&marked, &unmarked] {
+        host.run_discard(named(run)).await.unwrap();
+    }
+    host.close().await;
+    // Killed between its two writes: the journals have what the store has not, and the mark of the one
+    // that was being written is there. That of the other was lost, as after a power cut.
+    std::fs::copy(&before, &database).unwrap();
+    let marks = scene.data().join("state/writing");
+    assert_eq!(std::fs::read_dir(&marks).unwrap().count(), 0);
+    std::fs::write(marks.join(marked.as_str()), "").unwrap();
+    std::fs::write(marks.join("not-a-run"), "").unwrap();
+
+    let host = scene.host().await;
+    let discarded = |state: &RunState| matches!(state, RunState::Discarded { .. });
+    let shown = host.run_show(named(&marked)).await.unwrap();
+    assert!(discarded(&shown.state), "{shown:?}");
+    assert_eq!(std::fs::read_dir(&marks).unwrap().count(), 0);
+    for run in [&marked, &unmarked] {
+        let again = host.run_discard(named(run)).await.unwrap();
+        assert!(discarded(&again.state), "{again:?}");
+    }
+    host.close().await;
+}

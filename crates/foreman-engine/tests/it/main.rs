@@ -6,9 +6,15 @@
 
 mod crashing;
 mod deciding;
+mod fencing;
+mod gating;
 mod hosting;
 mod interface;
+mod keeping;
 mod policies;
+mod queue;
 mod reviewing;
 mod running;
 mod scene;
+mod serving;
+mod watching;

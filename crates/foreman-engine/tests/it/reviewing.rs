@@ -15,6 +15,7 @@ fn merge(run: &RunId, expect: &str) -> MergeRequest {
     MergeRequest {
         run: run.to_string(),
         expect: expect.into(),
+        despite_checks: None,
     }
 }
 
@@ -23,7 +24,7 @@ async fn a_merge_fast_forwards_the_base_to_what_was_reviewed() {
     let scene = Scene::new();
     let host = scene.host().await;
     let run = reviewed(&scene, &host).await;
-    let diff = host.run_diff(named(&run)).await.unwrap();
+    let diff = host.run_diff(named(&run).into()).await.unwrap();
     assert_eq!(diff.refusal, None);
     assert_eq!(diff.files.len(), 1);
     let merged = host.run_merge(merge(&run, &diff.expect)).await.unwrap();
@@ -44,7 +45,7 @@ async fn a_merge_of_something_else_than_was_shown_is_stale() {
     let scene = Scene::new();
     let host = scene.host().await;
     let run = reviewed(&scene, &host).await;
-    let diff = host.run_diff(named(&run)).await.unwrap();
+    let diff = host.run_diff(named(&run).into()).await.unwrap();
     scene.git(&["commit", "-q", "--allow-empty", "-m", "meanwhile"]);
     let before = scene.git(&["rev-parse", "main"]);
     let stale = host.run_merge(merge(&run, &diff.expect)).await.unwrap_err();
@@ -66,7 +67,7 @@ async fn a_refused_merge_says_why_and_goes_back_to_review() {
     let host = scene.host().await;
     let run = reviewed(&scene, &host).await;
     scene.git(&["commit", "-q", "--allow-empty", "-m", "meanwhile"]);
-    let diff = host.run_diff(named(&run)).await.unwrap();
+    let diff = host.run_diff(named(&run).into()).await.unwrap();
     assert!(diff.refusal.is_some());
     let refused = host.run_merge(merge(&run, &diff.expect)).await.unwrap_err();
     assert_eq!(refused.code, Code::Conflict);
@@ -120,7 +121,7 @@ async fn a_live_run_is_neither_shown_as_a_diff_nor_discarded() {
     let host = scene.host().await;
     let run = scene.start(&host, &["wait"]).await.id;
     for refused in [
-        host.run_diff(named(&run)).await.unwrap_err(),
+        host.run_diff(named(&run).into()).await.unwrap_err(),
         host.run_discard(named(&run)).await.unwrap_err(),
         host.run_merge(merge(&run, "")).await.unwrap_err(),
         host.run_restore(RunRef {
@@ -139,7 +140,7 @@ async fn a_merged_run_can_be_cleaned_up_and_stays_merged() {
     let scene = Scene::new();
     let host = scene.host().await;
     let run = reviewed(&scene, &host).await;
-    let diff = host.run_diff(named(&run)).await.unwrap();
+    let diff = host.run_diff(named(&run).into()).await.unwrap();
     let merged = host.run_merge(merge(&run, &diff.expect)).await.unwrap();
     std::fs::write(merged.worktree.join("left"), "not committed").unwrap();
     let early = host.run_restore(named(&run)).await.unwrap_err();
@@ -166,7 +167,7 @@ async fn what_was_done_to_a_run_by_hand_is_said_beside_its_diff() {
     let branch = format!("refs/heads/{}", view.branch);
     scene.git(&["update-ref", &branch, &view.base]);
     std::fs::remove_dir_all(&view.worktree).unwrap();
-    let diff = host.run_diff(named(&run)).await.unwrap();
+    let diff = host.run_diff(named(&run).into()).await.unwrap();
     for what in ["was moved by hand", "was removed by hand"] {
         let said = diff.flags.iter().any(|flag| flag.contains(what));
         assert!(said, "{what}: {:?}", diff.flags);
@@ -201,7 +202,7 @@ async fn what_a_stopped_run_had_committed_can_be_looked_at() {
     })
     .await;
     host.run_stop(named(&run)).await.unwrap();
-    let diff = host.run_diff(named(&run)).await.unwrap();
+    let diff = host.run_diff(named(&run).into()).await.unwrap();
     assert_eq!(diff.files.len(), 1);
     assert!(diff.refusal.unwrap().contains("by hand"));
     let refused = host.run_merge(merge(&run, &diff.expect)).await.unwrap_err();

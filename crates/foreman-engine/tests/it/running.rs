@@ -205,7 +205,11 @@ async fn a_missing_wall_refuses_before_anything_is_made_unless_it_is_accepted() 
         .unwrap_err();
     assert_eq!(refused.code, Code::WallMissing);
     assert!(refused.message.contains("network"), "{refused}");
-    assert_eq!(refused.hint.as_deref(), Some("mend it"));
+    let hint = refused.hint.as_deref().unwrap_or_default();
+    assert!(
+        hint.starts_with("mend it; or run without any network"),
+        "{hint}"
+    );
     assert!(
         host.run_list(Default::default())
             .await
@@ -218,7 +222,21 @@ async fn a_missing_wall_refuses_before_anything_is_made_unless_it_is_accepted() 
     let mut request = scene.request(&["exit:0"]);
     request.accept_weaker = vec![foreman_domain::Wall::Network];
     let weaker = host.run_create(request).await.unwrap();
-    assert!(weaker.tier.contains("network"), "{}", weaker.tier);
+    assert_eq!(
+        weaker.tier,
+        "Network refused, files confined (weaker than it should be, as accepted)"
+    );
+    for wall in [
+        foreman_domain::Wall::UserNamespace,
+        foreman_domain::Wall::Mounts,
+        foreman_domain::Wall::Git,
+    ] {
+        let mut request = scene.request(&["exit:0"]);
+        request.accept_weaker = vec![foreman_domain::Wall::Network, wall];
+        let refused = host.run_create(request).await.unwrap_err();
+        assert_eq!(refused.code, Code::Usage);
+        assert!(refused.message.contains("is not possible"), "{refused}");
+    }
     let report = host.doctor(Default::default()).await.unwrap();
     assert_eq!(report.tier, "reduced");
     at_rest(&host, &weaker.id).await;
@@ -255,20 +273,17 @@ async fn a_supervisor_that_does_not_start_leaves_a_failed_run_and_nothing_else()
     };
     let host = foreman_engine::Host::open(options).await.unwrap();
 
-    let refused = host
-        .run_create(scene.request(&["exit:0"]))
-        .await
-        .unwrap_err();
-    assert_eq!(refused.code, Code::Environment);
-    assert!(refused.message.contains("no luck"), "{refused}");
-    let runs = host.run_list(Default::default()).await.unwrap().runs;
-    assert!(matches!(
-        runs[0].state,
-        RunState::Failed {
-            reason: FailReason::Provision { .. }
-        }
-    ));
-    assert!(!runs[0].worktree.exists());
+    let run = scene.start(&host, &["exit:0"]).await;
+    let run = at_rest(&host, &run.id).await;
+    let RunState::Failed {
+        reason: FailReason::Provision { message, code, .. },
+    } = &run.state
+    else {
+        panic!("{:?}", run.state)
+    };
+    assert_eq!(*code, Some(Code::Environment));
+    assert!(message.contains("no luck"), "{message}");
+    assert!(!run.worktree.exists());
     assert_eq!(scene.git(&["branch", "--list", "foreman/*"]), "");
 }
 

@@ -88,20 +88,33 @@ impl Scene {
             argv,
             env: vec![],
             proxy: vec![],
+            prepare: Default::default(),
         }
     }
 
+    /// Starts a run and waits until it is prepared, or is at rest because that failed.
     pub async fn start(&self, host: &Host, script: &[&str]) -> RunView {
-        host.run_create(self.request(script)).await.unwrap()
+        let run = host.run_create(self.request(script)).await.unwrap();
+        prepared(host, &run.id).await
     }
 
     /// A process of its own that hosts the engine; killed when it is dropped.
     pub fn other_process(&self) -> OtherHost {
+        self.process_that(&[])
+    }
+
+    /// The same, of a process that stays: it dispatches orders.
+    pub fn other_dispatcher(&self) -> OtherHost {
+        self.process_that(&["dispatch"])
+    }
+
+    fn process_that(&self, words: &[&str]) -> OtherHost {
         let options = self.options();
         let mut child = Command::new(example("host"))
             .arg(&options.data_dir)
             .arg(options.runtime_dir.unwrap())
             .arg(options.shim_program.unwrap())
+            .args(words)
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
@@ -182,6 +195,19 @@ pub async fn events_until(
             Instant::now() < deadline,
             "it did not come to that: {events:#?}"
         );
+    }
+}
+
+/// Waits until nothing is prepared for the run any more.
+pub async fn prepared(host: &Host, run: &RunId) -> RunView {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let view = host.run_show(named(run)).await.unwrap();
+        if view.state != RunState::Provisioning {
+            return view;
+        }
+        assert!(Instant::now() < deadline, "it is never prepared: {view:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

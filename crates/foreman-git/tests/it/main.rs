@@ -10,9 +10,17 @@
 )]
 
 mod attacks;
+mod bases;
+mod clean_copies;
 mod fixture;
+mod landed;
+mod left_locks;
 mod lifecycle;
 mod merging;
 mod odd_repositories;
 mod opening;
+mod preparing;
+mod pushing;
+mod registry;
 mod snapshots;
+mod syncing;

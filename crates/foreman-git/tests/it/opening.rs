@@ -219,22 +219,6 @@ fn a_slug_is_a_safe_folder_name_that_tells_repositories_apart() {
 }
 
 #[test]
-fn a_branch_behind_its_upstream_is_told() {
-    let scratch = Scratch::new();
-    git(scratch.dir.path(), &["clone", "-q", "repo", "clone"]);
-    scratch.commit("newer");
-    git(&scratch.path("clone"), &["fetch", "-q"]);
-    let pre = Repository::open(&scratch.path("clone"))
-        .unwrap()
-        .preflight(None)
-        .unwrap();
-    assert_eq!(
-        pre.warnings,
-        ["main is 1 commit behind origin/main as last fetched"]
-    );
-}
-
-#[test]
 fn a_repository_of_somebody_else_is_refused() {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: only root can give a repository away");

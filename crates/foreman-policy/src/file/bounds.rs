@@ -6,7 +6,7 @@ use crate::error::{Fault, PolicyError, quoted};
 use crate::quantity::{bytes, bytes_in_words, duration, duration_in_words};
 use toml_edit::{Item, Value};
 
-const KEYS: &[&str] = &["wall", "memory", "processes", "output"];
+const KEYS: &[&str] = &["wall", "memory", "processes", "output", "hold"];
 /// Bounds that a reader of the documentation may expect and that nothing enforces so far.
 const NOT_YET: &[&str] = &[
     "cpu",
@@ -29,6 +29,7 @@ const WALL: (u64, u64) = (1, 30 * 86_400);
 const MEMORY: (u64, u64) = (16 << 20, 64 << 40);
 const PROCESSES: (u64, u64) = (8, 1 << 20);
 const OUTPUT: (u64, u64) = (4 << 10, 1 << 40);
+const HOLD: (u64, u64) = (1, 30 * 86_400);
 
 /// Reads `--bounds`: `wall=2h,memory=4GiB,processes=512,output=256MiB`, each part once.
 ///
@@ -103,6 +104,10 @@ fn set(bounds: &mut Bounds, key: &str, value: &str) -> Result<(), Fault> {
         }
         "output" => {
             bounds.output_bytes = Some(within(key, bytes(value)?, OUTPUT, bytes_in_words)?);
+        }
+        "hold" => {
+            let seconds = within(key, duration(value)?, HOLD, duration_in_words)?;
+            bounds.hold_seconds = Some(seconds);
         }
         _ => {
             let count = value.parse::<u64>().map_err(|_| {

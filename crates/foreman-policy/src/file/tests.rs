@@ -70,6 +70,7 @@ fn the_file_of_the_design_reads() {
             memory_bytes: Some(4 << 30),
             processes: Some(512),
             output_bytes: Some(256 << 20),
+            hold_seconds: None,
         }
     );
     assert_eq!(file.warnings, Vec::<String>::new());

@@ -1,21 +1,21 @@
 //! Reads a journal by cursor, without keeping it in memory.
 
 use super::JournalError;
-use foreman_domain::{Event, EventSeq};
-use serde::Deserialize;
+use foreman_domain::{Event, EventSeq, Record, Span};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// One place is remembered for this many events: 16 bytes for about 10 KiB of journal.
+/// One place is remembered for this many events or bytes: 16 bytes for about 10 KiB of journal.
 const STRIDE: u64 = 64;
+const STRIDE_BYTES: u64 = 16 << 10;
 /// A page ends after this many bytes, however few events that is.
 const PAGE_BYTES: usize = 1 << 20;
 /// No line is longer; a longer one is damage.
 const LINE_BYTES: u64 = 8 << 20;
 
-/// Where events are in a journal file: every 64th has its place remembered.
+/// Where events are in a journal file: every 64th has its place remembered, or the record it is in.
 #[derive(Debug, Clone, Default)]
 pub struct Index {
     /// Number and place of some events, rising.
@@ -43,16 +43,19 @@ impl Index {
         self.len == 0
     }
 
-    /// Notes that event `seq` was appended and takes `bytes` bytes, its newline included.
-    pub fn push(&mut self, seq: EventSeq, bytes: u64) {
+    /// Notes that a record of these events was appended and takes `bytes` bytes, its newline included.
+    pub fn push(&mut self, span: Span, bytes: u64) {
         let due = match self.places.last() {
             None => true,
-            Some((placed, _)) => seq.0 >= placed.0.saturating_add(STRIDE),
+            Some((placed, at)) => {
+                span.first.0 >= placed.0.saturating_add(STRIDE) && self.len >= at + STRIDE_BYTES / 2
+                    || self.len >= at + STRIDE_BYTES
+            }
         };
         if due {
-            self.places.push((seq, self.len));
+            self.places.push((span.first, self.len));
         }
-        self.last = seq;
+        self.last = span.last;
         self.len += bytes;
     }
 
@@ -76,8 +79,9 @@ impl Index {
         }
     }
 
-    /// The lines (without newlines) of at most `limit` events after `after`, from the file this is
-    /// the index of. A page also ends after about a megabyte.
+    /// The lines (without newlines) that hold the events after `after`, each with its last event,
+    /// from the file this is the index of. A page ends with the line that reaches `limit` events, or
+    /// after about a megabyte. Its first line may begin with events that are not asked for.
     ///
     /// # Errors
     /// When the file cannot be read or a line is damaged.
@@ -101,16 +105,17 @@ impl Index {
                 end: self.len,
             },
         );
-        let mut bytes = 0;
-        while lines.len() < limit && bytes < PAGE_BYTES {
+        let (mut bytes, mut events) = (0, 0);
+        while events < limit as u64 && bytes < PAGE_BYTES {
             let Some(line) = next_line(&mut source, path, offset)? else {
                 break;
             };
-            let seq = seq_of(&line, path, offset)?;
+            let span = span_of(&line, path, offset)?;
             offset += line.len() as u64 + 1;
-            if seq > after {
+            if span.last > after {
                 bytes += line.len();
-                lines.push((seq, line));
+                events += span.last.0 - after.max(span.first).0 + 1;
+                lines.push((span.last, line));
             }
         }
         Ok(lines)
@@ -137,19 +142,12 @@ impl Read for At<'_> {
     }
 }
 
-#[derive(Deserialize)]
-struct Numbered {
-    seq: EventSeq,
-}
-
-fn seq_of(line: &[u8], path: &Path, offset: u64) -> Result<EventSeq, JournalError> {
-    serde_json::from_slice::<Numbered>(line)
-        .map(|numbered| numbered.seq)
-        .map_err(|error| JournalError::Damaged {
-            path: path.to_owned(),
-            offset,
-            what: error.to_string(),
-        })
+fn span_of(line: &[u8], path: &Path, offset: u64) -> Result<Span, JournalError> {
+    serde_json::from_slice(line).map_err(|error| JournalError::Damaged {
+        path: path.to_owned(),
+        offset,
+        what: error.to_string(),
+    })
 }
 
 /// The next complete line without its newline; `None` at the end or at a torn line.
@@ -203,10 +201,10 @@ pub(super) fn scan(file: &File, path: &Path) -> Result<Index, JournalError> {
             // Something complete follows the bad line, so it was not the torn end of a crash.
             return Err(damage);
         }
-        match seq_of(&line, path, index.len) {
-            Ok(seq) if seq > index.last => index.push(seq, line.len() as u64 + 1),
-            Ok(seq) => {
-                let what = format!("event {seq} follows event {}", index.last);
+        match span_of(&line, path, index.len) {
+            Ok(span) if span.first > index.last => index.push(span, line.len() as u64 + 1),
+            Ok(span) => {
+                let what = format!("event {} follows event {}", span.first, index.last);
                 let offset = index.len;
                 return Err(JournalError::Damaged {
                     path: path.to_owned(),
@@ -281,14 +279,28 @@ impl Reader {
                 break;
             };
             let end = self.offset + line.len() as u64 + 1;
-            let seq = match seq_of(&line, &self.path, self.offset) {
-                Ok(seq) => seq,
+            let span = match span_of(&line, &self.path, self.offset) {
+                Ok(span) => span,
                 // Damage that nothing complete follows is the torn end of a crash.
                 Err(_) if next_line(source, &self.path, end)?.is_none() => break,
                 Err(damage) => return Err(damage),
             };
-            if seq > after {
-                let event = serde_json::from_slice(&line).map_err(|error| {
+            if span.first <= self.last {
+                return Err(JournalError::Damaged {
+                    path,
+                    offset: self.offset,
+                    what: format!("event {} follows event {}", span.first, self.last),
+                });
+            }
+            if span.first <= self.last {
+                return Err(JournalError::Damaged {
+                    path,
+                    offset: self.offset,
+                    what: format!("event {} follows event {}", span.first, self.last),
+                });
+            }
+            if span.last > after {
+                let record: Record = serde_json::from_slice(&line).map_err(|error| {
                     let what = error.to_string();
                     JournalError::Damaged {
                         path: path.clone(),
@@ -297,10 +309,15 @@ impl Reader {
                     }
                 })?;
                 bytes += line.len();
-                events.push(event);
+                let wanted = record.into_events().filter(|event| event.seq > after);
+                events.extend(wanted.take(limit - events.len()));
+                if events.last().is_none_or(|event| event.seq < span.last) {
+                    // The rest of this line belongs to the next page.
+                    break;
+                }
             }
             self.offset = end;
-            self.last = seq;
+            self.last = span.last;
         }
         Ok(events)
     }

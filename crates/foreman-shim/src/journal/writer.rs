@@ -2,10 +2,12 @@
 
 use super::JournalError;
 use super::reader::{Index, scan};
-use foreman_domain::{At, Event, EventKind, EventSeq, ProcessRef, RunId, StepName, WIRE_VERSION};
+use foreman_domain::{
+    At, Event, EventKind, EventSeq, Packed, ProcessRef, RunId, Span, StepName, WIRE_VERSION, pack,
+};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The one writer of a journal. Blocking: meant for a thread of its own, or for few events.
@@ -49,29 +51,39 @@ impl Writer {
             path: path.to_owned(),
             source,
         };
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(path)
-            .map_err(open_error)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(JournalError::Busy {
-                    path: path.to_owned(),
-                });
+        let mut file = loop {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(path)
+                .map_err(open_error)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(JournalError::Busy {
+                        path: path.to_owned(),
+                    });
+                }
+                Err(TryLockError::Error(source)) => return Err(open_error(source)),
             }
-            Err(TryLockError::Error(source)) => return Err(open_error(source)),
-        }
+            // Whoever had the lock may have put another file in its place.
+            if file.metadata().map_err(open_error)?.nlink() > 0 {
+                break file;
+            }
+        };
         let index = scan(&file, path)?;
         let write_error = |source| JournalError::Write {
             path: path.to_owned(),
             source,
         };
+        if index.is_empty() {
+            // A file may be new, and then what is synced in it is found again only if its name is.
+            sync_folder_of(path).map_err(open_error)?;
+        }
         if file.metadata().map_err(open_error)?.len() > index.len() {
             file.set_len(index.len()).map_err(write_error)?;
             file.sync_data().map_err(write_error)?;
@@ -133,26 +145,37 @@ impl Writer {
     /// # Errors
     /// When it cannot be encoded or does not follow.
     pub fn push(&mut self, event: &Event) -> Result<(), JournalError> {
-        if event.seq != self.next {
+        for packed in pack(std::slice::from_ref(event)) {
+            self.push_packed(packed)?;
+        }
+        Ok(())
+    }
+
+    /// Buffers events as one line; the first must have the next number. Gives the numbers that the
+    /// line stands for, and its length with its newline.
+    ///
+    /// # Errors
+    /// When they cannot be encoded or do not follow.
+    pub fn push_packed(&mut self, packed: Packed<'_>) -> Result<(Span, u64), JournalError> {
+        let first = packed.first().map_or(EventSeq(0), |event| event.seq);
+        if first != self.next {
             return Err(JournalError::Damaged {
                 path: self.path.clone(),
                 offset: self.len,
-                what: format!(
-                    "event {} was to follow event {}",
-                    event.seq,
-                    self.last_seq()
-                ),
+                what: format!("event {first} was to follow event {}", self.last_seq()),
             });
         }
         let start = self.buffer.len();
-        if let Err(source) = serde_json::to_writer(&mut self.buffer, event) {
+        if let Err(source) = serde_json::to_writer(&mut self.buffer, &packed) {
             self.buffer.truncate(start);
             return Err(JournalError::Encode { source });
         }
         self.buffer.push(b'\n');
-        self.next = self.next.next();
+        // A gap in a journal is one event of one number, whatever range it tells of.
+        let last = packed.events().last().map_or(first, |event| event.seq);
+        self.next = last.next();
         self.unsynced = true;
-        Ok(())
+        Ok((Span { first, last }, (self.buffer.len() - start) as u64))
     }
 
     /// Bytes that wait for the next [`Writer::sync`].
@@ -186,6 +209,63 @@ impl Writer {
         }
         Ok(self.len)
     }
+}
+
+impl Writer {
+    /// Cuts the journal down to its last line. For whoever has stored every event of it elsewhere: the
+    /// line that stays says where the numbers stand, so that whoever writes next goes on behind it. The
+    /// file is replaced in one step, and is whole when that fails.
+    ///
+    /// # Errors
+    /// When what was appended cannot be synced, or the file cannot be read or replaced.
+    pub fn keep_last_line(mut self) -> Result<(), JournalError> {
+        self.sync()?;
+        let line = self.last_line().map_err(|source| JournalError::Read {
+            path: self.path.clone(),
+            source,
+        })?;
+        let replace = || {
+            let part = self.path.with_extension("part");
+            let _ = std::fs::remove_file(&part);
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&part)?;
+            file.write_all(&line)?;
+            file.sync_all()?;
+            std::fs::rename(&part, &self.path)?;
+            sync_folder_of(&self.path)
+        };
+        replace().map_err(|source| JournalError::Write {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// The last line with its newline; empty when there is none.
+    fn last_line(&self) -> std::io::Result<Vec<u8>> {
+        let mut size = 16 << 10;
+        loop {
+            let from = self.len.saturating_sub(size);
+            let mut tail = vec![0; usize::try_from(self.len - from).unwrap_or(usize::MAX)];
+            self.file.read_exact_at(&mut tail, from)?;
+            let before = tail.strip_suffix(b"\n").unwrap_or(&tail);
+            let begin = before.iter().rposition(|byte| *byte == b'\n');
+            match begin {
+                Some(newline) => return Ok(tail.split_off(newline + 1)),
+                None if from == 0 => return Ok(tail),
+                None => size *= 4,
+            }
+        }
+    }
+}
+
+fn sync_folder_of(path: &Path) -> std::io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 impl Drop for Writer {

@@ -8,13 +8,14 @@
 
 mod apply;
 mod expiry;
+mod limit;
 mod port;
 mod retell;
 mod why;
 
 use super::blocks::{BlockTable, Full, Held, Stopped};
 use super::feed::Feed;
-use crate::protocol::HoldMode;
+use crate::protocol::{Continues, HoldMode};
 use crate::why::Status;
 use foreman_cage::gateway::{Allowance, Attempt, ConnectionId, Verdict};
 use foreman_domain::{At, BlockId, Decider, EventKind, HoldId, Revision, RunId, Subject};
@@ -49,6 +50,8 @@ struct Inner {
     later: Notify,
     /// Another policy is in force.
     revised: Notify,
+    /// A block opened, where blocks have a limit.
+    opened: Notify,
     /// Processes that are looked up at one time.
     lookups: Semaphore,
 }
@@ -62,6 +65,9 @@ struct State {
     teller: Teller,
     refusals: Refusals,
     phase: Phase,
+    no_network: bool,
+    /// How long a block waits for an answer.
+    limit: Option<Duration>,
     told_full: bool,
 }
 
@@ -99,6 +105,8 @@ impl Arbiter {
             teller: Teller::default(),
             refusals: Refusals::default(),
             phase: Phase::Probing,
+            no_network: false,
+            limit: None,
             told_full: false,
         };
         Self(Arc::new(Inner {
@@ -110,8 +118,20 @@ impl Arbiter {
             applying: tokio::sync::Mutex::new(()),
             later: Notify::new(),
             revised: Notify::new(),
+            opened: Notify::new(),
             lookups: Semaphore::new(LOOKUPS),
         }))
+    }
+
+    /// Goes on behind what an earlier supervisor of the run had numbered.
+    pub(super) fn go_on_after(&self, before: &Continues) {
+        let mut state = self.0.lock();
+        state.blocks.go_on_after(before.blocks, before.holds);
+    }
+
+    /// The cage has no network: there is nothing to judge, and the agent is to be told why.
+    pub(super) fn has_no_network(&self) {
+        self.0.lock().no_network = true;
     }
 
     /// The probes are over: attempts are judged from now on.
@@ -254,9 +274,15 @@ impl Inner {
             revision: state.policy.revision,
             at,
         };
+        if self.is_given_up(state, subject, at) {
+            return Answer::Now(Verdict::Refuse);
+        }
         match self.hold {
             HoldMode::Hold => match state.blocks.hold(&stopped) {
                 Ok(held) => {
+                    if state.limit.is_some() {
+                        self.opened.notify_one();
+                    }
                     let (sender, receiver) = oneshot::channel();
                     let waiter = Waiter {
                         subject: subject.clone(),

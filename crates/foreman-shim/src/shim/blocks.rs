@@ -7,11 +7,15 @@
 //! | from | event | to |
 //! |---|---|---|
 //! | (none), Amended, Denied | held | a new block, Open |
-//! | Open, Gone, Expired | held | Open |
+//! | Open, Gone | held | Open |
 //! | Open | the last waiting hold gave up | Gone |
+//! | Open | nobody answered within the run's limit | Expired |
+//! | Expired | attempted again | Expired, refused at once |
 //! | Open, Gone, Expired | decided: allowed | Amended |
 //! | Open, Gone, Expired | decided: refused | Denied |
 //! | (none), Open, Gone, Expired | refused while unattended | Denied by Unattended |
+
+mod limit;
 
 use super::coalesce::Bucket;
 use foreman_domain::{
@@ -81,6 +85,8 @@ struct Entry {
     block: Block,
     waiting: BTreeSet<HoldId>,
     lookups: u32,
+    /// Since when it has been open, where that is limited.
+    open_since: Option<u64>,
     told_at: Option<u64>,
     /// Changed since it was told.
     changed: bool,
@@ -91,6 +97,8 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct BlockTable {
     run: RunId,
+    /// Blocks of an earlier supervisor of the run.
+    before: u32,
     entries: Vec<Entry>,
     /// The newest block of a subject.
     newest: HashMap<Subject, usize>,
@@ -105,6 +113,7 @@ impl BlockTable {
     pub(super) fn new(run: RunId) -> Self {
         Self {
             run,
+            before: 0,
             entries: Vec::new(),
             newest: HashMap::new(),
             holds: HashMap::new(),
@@ -112,6 +121,12 @@ impl BlockTable {
             changes: VecDeque::new(),
             bucket: Bucket::new(TELLS_PER_SECOND),
         }
+    }
+
+    /// Goes on behind the blocks and holds that an earlier supervisor of the run had; before the first.
+    pub(super) fn go_on_after(&mut self, blocks: u32, holds: HoldId) {
+        self.before = blocks;
+        self.last_hold = holds;
     }
 
     /// A new hold, under the subject's block or a new one.
@@ -358,6 +373,7 @@ impl BlockTable {
     fn open(&mut self, stopped: &Stopped<'_>) -> usize {
         let index = self.entries.len();
         let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
+        let number = number.saturating_add(self.before);
         let block = Block {
             id: BlockId::new(self.run.clone(), number),
             subject: stopped.subject.clone(),
@@ -377,6 +393,7 @@ impl BlockTable {
             block,
             waiting: BTreeSet::new(),
             lookups: 0,
+            open_since: None,
             told_at: None,
             changed: false,
             urgent: false,
@@ -411,7 +428,9 @@ impl BlockTable {
     }
 
     fn index_of(&self, block: &BlockId) -> Option<usize> {
-        let index = usize::try_from(block.number()).ok()?.checked_sub(1)?;
+        let index = usize::try_from(block.number().checked_sub(self.before)?)
+            .ok()?
+            .checked_sub(1)?;
         self.entries
             .get(index)
             .filter(|entry| entry.block.id == *block)

@@ -10,7 +10,9 @@
 //! kept, and each next try writes it again.
 
 use crate::journal::{Index, JournalError, Writer};
-use foreman_domain::{At, Event, EventKind, EventSeq, ProcessRef, RunId, StepName, WIRE_VERSION};
+use foreman_domain::{
+    At, Event, EventKind, EventSeq, ProcessRef, RunId, StepName, WIRE_VERSION, pack,
+};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -30,6 +32,8 @@ const QUEUE_BYTES: usize = 8 << 20;
 const QUEUE_HARD: usize = 16_384;
 /// A failing disk is tried again after this time.
 const RETRY: Duration = Duration::from_millis(500);
+/// Longest wait for whoever wrote the journal before.
+const LETTING_GO: Duration = Duration::from_secs(5);
 /// Tries at the end of a run.
 const LAST_TRIES: u32 = 4;
 
@@ -78,9 +82,19 @@ pub(super) struct FeedThread {
 }
 
 impl Feed {
-    /// Opens the journal and starts its thread.
+    /// Opens the journal and starts its thread. Blocking, for as long as a writer before this one takes to
+    /// let go: the engine has closed the file, but a child that it is just starting for another run
+    /// has the lock with it until it becomes its program.
     pub(super) fn open(path: &Path, run: &RunId) -> Result<(Self, FeedThread), JournalError> {
-        let (writer, index) = Writer::open_indexed(path, run.clone(), EventSeq(1))?;
+        let deadline = Instant::now() + LETTING_GO;
+        let (writer, index) = loop {
+            match Writer::open_indexed(path, run.clone(), EventSeq(1)) {
+                Err(JournalError::Busy { .. }) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                opened => break opened?,
+            }
+        };
         let open_error = |source| JournalError::Open {
             path: path.to_owned(),
             source,
@@ -122,6 +136,18 @@ impl Feed {
         step: Option<&StepName>,
         process: Option<ProcessRef>,
     ) -> EventSeq {
+        self.tell_at(At::now(), kind, step, process)
+    }
+
+    /// Tells an event of a moment that has passed; gives its number. Lines of output of the same
+    /// moment are kept as one record.
+    pub(super) fn tell_at(
+        &self,
+        at: At,
+        kind: EventKind,
+        step: Option<&StepName>,
+        process: Option<ProcessRef>,
+    ) -> EventSeq {
         let mut queue = lock(&self.0.queue);
         if queue.closed || queue.events.len() >= QUEUE_HARD {
             queue.dropped += 1;
@@ -132,9 +158,9 @@ impl Feed {
                 "{} events could not be kept, because the disk took no more",
                 std::mem::take(&mut queue.dropped)
             );
-            self.enqueue(&mut queue, EventKind::Warning { message }, None, None);
+            self.enqueue(&mut queue, at, EventKind::Warning { message }, None, None);
         }
-        let seq = self.enqueue(&mut queue, kind, step.cloned(), process);
+        let seq = self.enqueue(&mut queue, at, kind, step.cloned(), process);
         // Otherwise the thread already sleeps for no longer than the group may grow old.
         let wake = queue.urgent || queue.events.len() == 1 || queue.events.len() >= GROUP;
         drop(queue);
@@ -147,6 +173,7 @@ impl Feed {
     fn enqueue(
         &self,
         queue: &mut Queue,
+        at: At,
         kind: EventKind,
         step: Option<StepName>,
         process: Option<ProcessRef>,
@@ -156,7 +183,7 @@ impl Feed {
         queue.urgent |= kind.is_durable_at_once();
         queue.bytes += size_of_output(&kind);
         queue.oldest.get_or_insert_with(Instant::now);
-        let (run, at) = (self.0.run.clone(), At::now());
+        let run = self.0.run.clone();
         queue.events.push_back(Event {
             v: WIRE_VERSION,
             run,
@@ -233,7 +260,8 @@ impl Feed {
         self.0.failure.subscribe()
     }
 
-    /// Events on disk after `after`, as lines of JSON. Reads the file: call it where blocking is fine.
+    /// Records on disk of events after `after`, as lines of JSON, each with its last event
+    /// ([`Index::lines_after`]). Reads the file: call it where blocking is fine.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -279,15 +307,13 @@ fn size_of_output(kind: &EventKind) -> usize {
 fn write_until_closed(shared: &Shared, mut writer: Writer) {
     let mut last_tries = 0;
     loop {
-        let (group, closed) = next_group(shared);
-        let mut places = Vec::with_capacity(group.len());
-        for event in &group {
-            let before = writer.buffered();
-            if let Err(error) = writer.push(event) {
-                tracing::error!(%error, "an event could not be encoded");
-                continue;
+        let (mut group, closed) = next_group(shared);
+        let mut places = Vec::new();
+        for packed in pack(group.make_contiguous()) {
+            match writer.push_packed(packed) {
+                Ok(place) => places.push(place),
+                Err(error) => tracing::error!(%error, "an event could not be encoded"),
             }
-            places.push((event.seq, (writer.buffered() - before) as u64));
         }
         drop(group);
         while let Err(error) = writer.sync() {
@@ -304,8 +330,8 @@ fn write_until_closed(shared: &Shared, mut writer: Writer) {
         }
         {
             let mut index = lock(&shared.index);
-            for (seq, bytes) in places {
-                index.push(seq, bytes);
+            for (span, bytes) in places {
+                index.push(span, bytes);
             }
         }
         shared

@@ -12,11 +12,13 @@ mod watchdog;
 
 pub(super) use lifecycle::Lifecycle;
 pub(super) use meter::Meter;
+pub(super) use pump::{obey, open_terminal};
 pub(super) use watchdog::watch_bounds;
 
 use super::feed::Feed;
 use super::figures;
 use super::server::TerminalPort;
+use super::shells::Shells;
 use super::stop::{StopSwitch, StopWish};
 use crate::protocol::{OnFailure, Stdio, StepSpec};
 use foreman_cage::{Cage, Child, Exit, Payload, PayloadStdio, SpawnError};
@@ -24,7 +26,7 @@ use foreman_domain::{CancelCause, EventKind, StepKind, StepName, StepResult};
 use pump::{FileOutcome, Pumps};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -40,9 +42,12 @@ pub(super) struct Plan {
     pub(super) stop: StopSwitch,
     pub(super) lifecycle: Lifecycle,
     pub(super) terminal: TerminalPort,
+    pub(super) shells: Shells,
     pub(super) meter: Arc<Meter>,
     /// Whether the step that runs now is one of ours, which save the run's work.
     pub(super) collecting: AtomicBool,
+    /// Processes that a bound killed.
+    pub(super) killed_by_bound: AtomicU32,
 }
 
 /// How all steps ended.
@@ -90,6 +95,7 @@ impl Plan {
                 Some(why) => self.tell_skipped(step, why).await,
                 None => {
                     if !matches!(step.kind, StepKind::Setup | StepKind::Agent) {
+                        self.shells.shut_door().await;
                         result.killed += self.cage.kill_all().await;
                     }
                     self.run(step, &mut pumps, &mut result).await
@@ -105,8 +111,11 @@ impl Plan {
             }
             result.steps.push((step.name.clone(), step.kind, ended));
         }
+        self.shells.shut_door().await;
         result.killed += self.cage.kill_all().await;
+        result.killed += self.killed_by_bound.load(Ordering::Relaxed);
         pumps.finish().await;
+        self.shells.finish().await;
         self.meter.tell_dropped(&self.feed);
         result
     }
@@ -136,7 +145,12 @@ impl Plan {
         self.feed.tell_of(started, Some(&step.name), None);
         let clock = Instant::now();
         let result = match self.start(step).await {
-            Ok(child) => self.attend(step, child, pumps, plan).await,
+            Ok(child) => {
+                if matches!(step.kind, StepKind::Setup | StepKind::Agent) {
+                    self.shells.open_door(&self.cage).await;
+                }
+                self.attend(step, child, pumps, plan).await
+            }
             Err(NotStarted { why, missing_wall }) => {
                 plan.missing_wall = missing_wall.or(plan.missing_wall.take());
                 StepResult::NotStarted { why }
@@ -251,6 +265,7 @@ impl Plan {
             wish = stop => {
                 let why = words_of(&wish);
                 plan.stopped = Some(wish.cause);
+                self.shells.shut_door().await;
                 plan.killed += self.end_step(pid).await;
                 StepResult::Stopped { why }
             }
@@ -273,6 +288,7 @@ impl Plan {
             if grace.is_zero() {
                 break;
             }
+            self.tell_rung(signal, grace);
             if let Err(error) = self.cage.signal(pid, signal) {
                 tracing::warn!(%error, signal, "a step could not be signalled");
             }
@@ -288,6 +304,25 @@ impl Plan {
         let killed = self.cage.kill_all().await;
         self.cage.wait(pid).await;
         killed
+    }
+
+    /// Says which rung is taken now, and when the next one follows.
+    fn tell_rung(&self, signal: i32, grace: Duration) {
+        let (sent, next) = match signal {
+            libc::SIGINT => ("interrupt (SIGINT)", "terminate (SIGTERM)"),
+            _ => (
+                "terminate (SIGTERM)",
+                "the killing of everything in the cage",
+            ),
+        };
+        let message = format!(
+            "sent {sent}; {next} follows in {}",
+            figures::duration(grace)
+        );
+        self.feed.tell(EventKind::Progress {
+            stage: "stop".to_owned(),
+            message,
+        });
     }
 }
 
@@ -319,11 +354,11 @@ fn is_stoppable(kind: StepKind) -> bool {
 fn words_of(wish: &StopWish) -> String {
     match &wish.cause {
         CancelCause::Operator => "the operator stopped the run".to_owned(),
-        CancelCause::Bound { what } => what.clone(),
+        CancelCause::Bound { what, .. } => what.clone(),
     }
 }
 
-fn result_of(exit: Exit) -> StepResult {
+pub(super) fn result_of(exit: Exit) -> StepResult {
     match exit {
         Exit::Code(0) => StepResult::Succeeded,
         Exit::Code(code) => StepResult::Exited { code },

@@ -112,6 +112,8 @@ mod tests {
             verdict: None,
             head: None,
             killed: 3,
+            breach: None,
+            fence: foreman_domain::Fence::default(),
         };
         slot.write(&record).unwrap();
         let read: ExitRecord = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();

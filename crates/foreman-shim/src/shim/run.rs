@@ -6,23 +6,26 @@
 
 use super::arbiter::Arbiter;
 use super::feed::{Feed, FeedThread};
+use super::fence::FenceKeeper;
 use super::plan::{Lifecycle, Meter, Plan, PlanResult, payload_of, watch_bounds};
 use super::record::{ExitSlot, write_identity};
 use super::server::{self, Desk, TerminalPort};
+use super::shells::Shells;
 use super::stop::StopSwitch;
 use super::verdict::{End, conclude, could_not_launch};
 use super::walls::{prove_gateway, prove_walls};
 use super::why_server;
+use crate::ProcessIdentity;
 use crate::identity::IdentityError;
 use crate::journal::JournalError;
-use crate::protocol::{ExitRecord, RunSpec, ShimIdentity};
+use crate::protocol::{ExitRecord, RunSpec, ShimIdentity, cage_identity};
 use foreman_cage::gateway::{self, Gateway, ProxyConfig};
 use foreman_cage::{Cage, Facts, LaunchError, Launched};
-use foreman_domain::{At, CancelCause, Epoch, EventKind, FailReason};
+use foreman_domain::{At, CancelCause, EventKind, FailReason};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -213,6 +216,10 @@ async fn supervise(
         spec.hold,
         feed.clone(),
     );
+    if let Some(before) = &spec.continues {
+        arbiter.go_on_after(before);
+    }
+    arbiter.limit_holds(spec.bounds.hold_seconds);
     let desk = Arc::new(Desk {
         identity,
         nonce: spec.nonce.clone(),
@@ -220,11 +227,14 @@ async fn supervise(
         arbiter: arbiter.clone(),
         stop: StopSwitch::new(),
         terminal: TerminalPort::default(),
+        shells: Shells::new(feed.clone()),
         ended: watch::Sender::new(false),
         end_was_read: watch::Sender::new(false),
-        epoch: watch::Sender::new(Epoch(0)),
+        fence: FenceKeeper::open(&spec.files.journal)
+            .map_err(process("keep who is in charge of the run"))?,
     });
-    let lifecycle = Lifecycle::new(feed.clone());
+    let is_at_rest = spec.continues.as_ref().is_some_and(|run| run.at_rest);
+    let lifecycle = Lifecycle::new(feed.clone(), is_at_rest);
     let closing = CancellationToken::new();
     let listening = async {
         let written = files.await.map_err(io::Error::other);
@@ -254,6 +264,8 @@ async fn supervise(
         verdict: end.verdict,
         head: end.head,
         killed: end.killed,
+        breach: end.breach,
+        fence: desk.fence.highest(),
     };
     exit.write(&record).map_err(process("write the result"))?;
     desk.ended.send_replace(true);
@@ -297,6 +309,7 @@ async fn stand_by(desk: Arc<Desk>, lifecycle: Lifecycle) {
                 desk.stop.ask(
                     CancelCause::Bound {
                         what: failure.message,
+                        breach: None,
                     },
                     DISK_GRACE,
                 );
@@ -313,13 +326,15 @@ async fn stand_by(desk: Arc<Desk>, lifecycle: Lifecycle) {
         std::future::pending::<()>().await;
     };
     let (retell, expire) = (desk.arbiter.retell(), desk.arbiter.expire());
-    tokio::join!(signals, disk, stop, retell, expire);
+    let limit = desk.arbiter.expire_holds();
+    tokio::join!(signals, disk, stop, retell, expire, limit);
 }
 
 /// A cage that serves nothing of the run yet.
 struct Proven {
     cage: Arc<Cage>,
-    gateway: Gateway,
+    /// Absent in a cage without any network.
+    gateway: Option<Gateway>,
     gateway_ends: CancellationToken,
     why_server: JoinHandle<io::Result<()>>,
     /// Whether the run may begin.
@@ -338,6 +353,7 @@ async fn prove(
         why,
         facts,
     } = launched?;
+    note_cage(spec, &cage);
     let feed = &desk.feed;
     tell_facts(feed, &facts);
     let proxy = ProxyConfig {
@@ -346,15 +362,26 @@ async fn prove(
         no_proxy: spec.proxy.no_proxy.clone(),
     };
     let gateway_ends = CancellationToken::new();
-    let config = gateway::Config {
-        sockets,
-        init_pid: cage.init_pid(),
-        proxy,
+    let (gateway, no_network) = match sockets {
+        Ok(sockets) => {
+            let config = gateway::Config {
+                sockets,
+                init_pid: cage.init_pid(),
+                proxy,
+            };
+            let judge = Arc::new(desk.arbiter.clone());
+            let gateway = gateway::start(config, judge, gateway_ends.clone());
+            (Some(gateway), None)
+        }
+        Err(error) => {
+            desk.arbiter.has_no_network();
+            (None, Some(error))
+        }
     };
-    let gateway = gateway::start(config, Arc::new(desk.arbiter.clone()), gateway_ends.clone());
     let why_server = tokio::spawn(why_server::serve(why, desk.arbiter.clone()));
-    let verdict = match prove_gateway(gateway.failure(), feed) {
-        Ok(()) => prove_walls(spec, &cage, feed).await,
+    let failure = gateway.as_ref().and_then(Gateway::failure);
+    let verdict = match prove_gateway(failure, feed) {
+        Ok(()) => prove_walls(spec, &cage, feed, no_network.as_ref()).await,
         Err(reason) => Err(reason),
     };
     Ok(Proven {
@@ -378,7 +405,9 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
         Err(reason) => End::nothing_ran(spec, reason, 0),
         Ok(()) => {
             // The probes tried some of what an agent may try; that is not to count for it.
-            gateway.forget_refusals();
+            if let Some(gateway) = &gateway {
+                gateway.forget_refusals();
+            }
             desk.arbiter.open();
             let plan = Plan {
                 cage: Arc::clone(&cage),
@@ -386,13 +415,15 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
                 stop: desk.stop.clone(),
                 lifecycle,
                 terminal: desk.terminal.clone(),
+                shells: desk.shells.clone(),
                 meter: Arc::new(Meter::new(spec.bounds.output_bytes, desk.stop.clone())),
                 collecting: AtomicBool::default(),
+                killed_by_bound: AtomicU32::default(),
             };
             let result = tokio::select! {
                 result = plan.carry_out(&spec.steps) => result,
                 () = watch_bounds(&plan, &spec.bounds) => PlanResult::default(),
-                () = watch_gateway(&gateway, desk) => PlanResult::default(),
+                () = watch_gateway(gateway.as_ref(), desk) => PlanResult::default(),
             };
             conclude(result)
         }
@@ -404,7 +435,9 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
         None => 0,
     };
     gateway_ends.cancel();
-    if timeout(FAREWELL, gateway.join()).await.is_err() {
+    if let Some(gateway) = gateway
+        && timeout(FAREWELL, gateway.join()).await.is_err()
+    {
         tracing::warn!("the gateway did not end in time");
     }
     End {
@@ -414,13 +447,30 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
 }
 
 /// Stops the run when its gateway fails: what it tries would wait for ever. Runs until it is dropped.
-async fn watch_gateway(gateway: &Gateway, desk: &Desk) {
+async fn watch_gateway(gateway: Option<&Gateway>, desk: &Desk) {
+    let Some(gateway) = gateway else {
+        return std::future::pending().await;
+    };
     let what = format!("network: {}", gateway.failed().await);
     desk.feed.tell(EventKind::Warning {
         message: what.clone(),
     });
-    desk.stop.ask(CancelCause::Bound { what }, NETWORK_GRACE);
+    let cause = CancelCause::Bound { what, breach: None };
+    desk.stop.ask(cause, NETWORK_GRACE);
     std::future::pending().await
+}
+
+/// Writes down who process 1 of the cage is, so that an engine can see that the cage has ended with a
+/// shim that left no result. Without it the run is carried out all the same.
+fn note_cage(spec: &RunSpec, cage: &Cage) {
+    let path = cage_identity(&spec.files.journal);
+    let note = || {
+        let identity = ProcessIdentity::of(cage.init_pid()).map_err(io::Error::other)?;
+        std::fs::write(&path, serde_json::to_vec(&identity)?)
+    };
+    if let Err(error) = note() {
+        tracing::warn!(%error, path = %path.display(), "who the cage is could not be written down");
+    }
 }
 
 fn tell_facts(feed: &Feed, facts: &Facts) {
@@ -428,10 +478,11 @@ fn tell_facts(feed: &Feed, facts: &Facts) {
         Some(abi) => format!("Landlock version {abi}"),
         None => "no Landlock".to_owned(),
     };
-    let message = format!(
-        "The cage is built: connections are held by {}, {landlock}",
-        facts.gate
-    );
+    let connections = match &facts.gate {
+        Some(gate) => format!("connections are held by {gate}"),
+        None => "it has no network, so every connection is refused".to_owned(),
+    };
+    let message = format!("The cage is built: {connections}, {landlock}");
     feed.tell(EventKind::Progress {
         stage: "cage".to_owned(),
         message,

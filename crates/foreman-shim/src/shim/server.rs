@@ -1,6 +1,6 @@
 //! Answers the engine on the run's socket.
 //!
-//! The first request must be hello. A newer epoch fences every connection of an older one at once. A
+//! The first request must be hello. A higher fence ends every connection of a lower one at once. A
 //! connection's requests are answered in order, but for long polls and decisions, which keep nobody
 //! waiting. Everything is bounded: connections, lines, waits, polls of one connection, bytes of a page.
 
@@ -10,6 +10,8 @@ pub(super) use terminal::{TerminalOrder, TerminalPort};
 
 use super::arbiter::Arbiter;
 use super::feed::Feed;
+use super::fence::FenceKeeper;
+use super::shells::{Asked, Shells};
 use super::stop::StopSwitch;
 use crate::protocol::{Request, Response, ShimIdentity};
 use crate::wire::{
@@ -18,7 +20,7 @@ use crate::wire::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use foreman_domain::{CancelCause, Epoch, EventSeq};
+use foreman_domain::{CancelCause, EventSeq, Fence};
 use futures::StreamExt;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -53,12 +55,13 @@ pub(super) struct Desk {
     pub(super) arbiter: Arbiter,
     pub(super) stop: StopSwitch,
     pub(super) terminal: TerminalPort,
+    pub(super) shells: Shells,
     /// True when no event will ever follow and the exit record is in place.
     pub(super) ended: watch::Sender<bool>,
     /// True when an engine has been told so.
     pub(super) end_was_read: watch::Sender<bool>,
-    /// The highest epoch that introduced itself.
-    pub(super) epoch: watch::Sender<Epoch>,
+    /// The highest fence that introduced itself.
+    pub(super) fence: FenceKeeper,
 }
 
 /// Listens at `path`, for the own user only.
@@ -136,14 +139,14 @@ async fn converse(stream: UnixStream, desk: &Arc<Desk>, closing: CancellationTok
         let mut lines = FramedRead::new(read, LinesCodec::new_with_max_length(HELLO_BYTES));
         let hello = timeout(PATIENCE, next_request(&mut lines)).await;
         let introduced = match hello {
-            Ok(Some(Ok(line))) => introduce(desk, line),
+            Ok(Some(Ok(line))) => introduce(desk, line).await,
             Ok(Some(Err(error))) => Err((None, error)),
             Ok(None) | Err(_) => return,
         };
-        let epoch = match introduced {
-            Ok((id, epoch, welcome)) => {
+        let fence = match introduced {
+            Ok((id, fence, welcome)) => {
                 send(&answers, Some(id), Ok(welcome)).await;
-                epoch
+                fence
             }
             Err((id, error)) => return send(&answers, id, Err(error)).await,
         };
@@ -152,7 +155,7 @@ async fn converse(stream: UnixStream, desk: &Arc<Desk>, closing: CancellationTok
         let _ends_polls = gone.clone().drop_guard();
         let conversation = Conversation {
             desk,
-            epoch,
+            fence,
             answers,
             gone,
         };
@@ -168,27 +171,30 @@ async fn converse(stream: UnixStream, desk: &Arc<Desk>, closing: CancellationTok
     tokio::join!(talk, writer);
 }
 
-/// Checks hello and takes the epoch. The nonce is compared whatever the run, so that neither tells.
-fn introduce(
+/// Checks hello and takes the fence. The nonce is compared whatever the run, so that neither tells.
+async fn introduce(
     desk: &Desk,
     line: RequestLine,
-) -> Result<(u64, Epoch, Response), (Option<u64>, RpcError)> {
+) -> Result<(u64, Fence, Response), (Option<u64>, RpcError)> {
     let refuse = |refusal: Refusal, words: &str| Err((Some(line.id), refusal.says(words)));
-    let Request::Hello { run, nonce, epoch } = &line.request else {
+    let Request::Hello {
+        run,
+        nonce,
+        epoch,
+        run_epoch,
+    } = &line.request
+    else {
         return refuse(Refusal::NotIntroduced, "The first request must be hello");
     };
     let nonce_fits = equal_in_constant_time(nonce.as_bytes(), desk.nonce.as_bytes());
     if *run != desk.identity.run || !nonce_fits {
         return refuse(Refusal::NotIntroduced, "This shim carries another run");
     }
-    let mut is_newest = true;
-    desk.epoch.send_if_modified(|newest| {
-        is_newest = *epoch >= *newest;
-        let changes = *epoch > *newest;
-        *newest = (*newest).max(*epoch);
-        changes
-    });
-    if !is_newest {
+    let fence = Fence {
+        engine: *epoch,
+        run: *run_epoch,
+    };
+    if !desk.fence.admit(fence).await {
         return refuse(Refusal::Fenced, "A newer engine is in charge of this run");
     }
     let welcome = Response::Welcome {
@@ -196,7 +202,7 @@ fn introduce(
         last_seq: desk.feed.last_durable(),
         revision: desk.arbiter.revision(),
     };
-    Ok((line.id, *epoch, welcome))
+    Ok((line.id, fence, welcome))
 }
 
 /// The next request; `None` when the connection is over.
@@ -211,17 +217,16 @@ async fn next_request(lines: &mut Lines) -> Option<Result<RequestLine, RpcError>
 
 struct Conversation<'a> {
     desk: &'a Arc<Desk>,
-    epoch: Epoch,
+    fence: Fence,
     answers: mpsc::Sender<Line>,
     /// Fires when the connection is over, for what waits on its behalf.
     gone: CancellationToken,
 }
 
 impl Conversation<'_> {
-    /// Waits until an engine with a newer epoch has introduced itself.
+    /// Waits until somebody with a higher fence has introduced himself.
     async fn fenced(&self) {
-        let mut newest = self.desk.epoch.subscribe();
-        let _ = newest.wait_for(|newest| *newest > self.epoch).await;
+        self.desk.fence.above(self.fence).await;
     }
 
     async fn end(&self, error: RpcError) {
@@ -237,7 +242,7 @@ impl Conversation<'_> {
                 Err(error) => return self.end(error).await,
             };
             // `fenced` ends this soon; a request that overtook it must not have an effect.
-            if *self.desk.epoch.borrow() > self.epoch {
+            if self.desk.fence.highest() > self.fence {
                 return;
             }
             match request {
@@ -262,7 +267,29 @@ impl Conversation<'_> {
                     let done = self.desk.terminal.order(order).await;
                     send(&self.answers, Some(id), done.map(|()| Response::Done)).await;
                 }
-                request @ (Request::Events { .. } | Request::Apply { .. }) => {
+                Request::ShellInput { shell, at, bytes } => {
+                    let done = match STANDARD.decode(bytes) {
+                        Ok(bytes) => self.desk.shells.type_in(&shell, at, bytes).await,
+                        Err(_) => Err(Refusal::Malformed.says("The bytes are not in base64")),
+                    };
+                    send(&self.answers, Some(id), done.map(|()| Response::Done)).await;
+                }
+                Request::ShellResize {
+                    shell,
+                    columns,
+                    rows,
+                } => {
+                    let done = self.desk.shells.resize(&shell, columns, rows).await;
+                    send(&self.answers, Some(id), done.map(|()| Response::Done)).await;
+                }
+                Request::ShellEnd { shell } => {
+                    let done = self.desk.shells.end(&shell);
+                    send(&self.answers, Some(id), done.map(|()| Response::Done)).await;
+                }
+                request @ (Request::Events { .. }
+                | Request::Apply { .. }
+                | Request::Shell { .. }
+                | Request::ShellRead { .. }) => {
                     let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
                         let error = Refusal::Busy.says("Too many requests wait already");
                         send(&self.answers, Some(id), Err(error)).await;
@@ -314,10 +341,42 @@ async fn answer_later(
             });
             send(answers, Some(id), answer).await;
         }
+        Request::Shell {
+            shell,
+            by,
+            argv,
+            env,
+            terminal,
+        } => {
+            let asked = Asked {
+                shell,
+                by,
+                argv,
+                env,
+                terminal,
+            };
+            let opened = desk.shells.open(asked).await;
+            send(answers, Some(id), opened.map(|()| Response::Done)).await;
+        }
+        Request::ShellRead {
+            shell,
+            after,
+            wait_ms,
+        } => {
+            let wait = Duration::from_millis(u64::from(wait_ms)).min(POLL);
+            let read = tokio::select! {
+                read = desk.shells.read(&shell, after, wait) => read,
+                () = gone.cancelled() => return,
+            };
+            send(answers, Some(id), read).await;
+        }
         Request::Hello { .. }
         | Request::Stop { .. }
         | Request::Input { .. }
-        | Request::Resize { .. } => {}
+        | Request::Resize { .. }
+        | Request::ShellInput { .. }
+        | Request::ShellResize { .. }
+        | Request::ShellEnd { .. } => {}
     }
 }
 

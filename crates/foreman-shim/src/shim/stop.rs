@@ -69,6 +69,7 @@ mod tests {
         let switch = StopSwitch::new();
         let bound = CancelCause::Bound {
             what: "wall".into(),
+            breach: None,
         };
         switch.ask(CancelCause::Operator, Duration::from_secs(5));
         switch.ask(bound.clone(), Duration::from_secs(9));

@@ -4,7 +4,9 @@ use super::feed::Feed;
 use super::plan::PlanResult;
 use crate::protocol::{RunSpec, StepSpec};
 use foreman_cage::LaunchError;
-use foreman_domain::{CancelCause, EventKind, FailReason, Outcome, StepKind, StepName, StepResult};
+use foreman_domain::{
+    Breach, CancelCause, EventKind, FailReason, Outcome, StepKind, StepName, StepResult,
+};
 use std::path::Path;
 
 /// How a run ended, for its exit record.
@@ -13,12 +15,14 @@ pub(super) struct End {
     pub(super) verdict: Option<Outcome>,
     pub(super) head: Option<String>,
     pub(super) killed: u32,
+    /// The bound that ended a step.
+    pub(super) breach: Option<Breach>,
 }
 
 impl End {
     pub(super) fn nothing_ran(spec: &RunSpec, reason: FailReason, killed: u32) -> Self {
         let why = match &reason {
-            FailReason::Wall { message } | FailReason::Provision { message } => message.clone(),
+            FailReason::Wall { message } | FailReason::Provision { message, .. } => message.clone(),
             _ => "The run could not start".to_owned(),
         };
         let skipped = |step: &StepSpec| {
@@ -33,6 +37,7 @@ impl End {
             verdict: Some(Outcome::Failed { reason }),
             head: None,
             killed,
+            breach: None,
         }
     }
 }
@@ -57,7 +62,11 @@ pub(super) fn could_not_launch(spec: &RunSpec, error: &LaunchError, feed: &Feed)
             feed.tell(EventKind::Warning {
                 message: message.clone(),
             });
-            FailReason::Provision { message }
+            FailReason::Provision {
+                message,
+                code: None,
+                hint: None,
+            }
         }
     };
     End::nothing_ran(spec, reason, 0)
@@ -73,6 +82,10 @@ pub(super) fn conclude(result: PlanResult) -> End {
         killed,
         missing_wall,
     } = result;
+    let breach = match &stopped {
+        Some(CancelCause::Bound { breach, .. }) => *breach,
+        Some(CancelCause::Operator) | None => None,
+    };
     let was_cancelled = stopped == Some(CancelCause::Operator);
     let unsuccessful = |kind: StepKind| {
         let mut of_kind = steps.iter().filter(move |(_, found, _)| *found == kind);
@@ -94,8 +107,9 @@ pub(super) fn conclude(result: PlanResult) -> End {
                 message: format!("step {name} {}", words(result)),
             })
         }
-        (None, Some(CancelCause::Bound { what })) if !agent_ran => {
-            Some(FailReason::Bound { message: what })
+        (None, Some(CancelCause::Bound { what, breach })) if !agent_ran => {
+            let message = what;
+            Some(FailReason::Bound { message, breach })
         }
         (None, _) => unsuccessful(StepKind::Setup).map(|(name, _, result)| FailReason::Setup {
             message: format!("step {name} {}", words(result)),
@@ -115,6 +129,7 @@ pub(super) fn conclude(result: PlanResult) -> End {
         verdict,
         head,
         killed,
+        breach,
     }
 }
 

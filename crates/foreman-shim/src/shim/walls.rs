@@ -2,18 +2,27 @@
 
 use super::feed::Feed;
 use crate::protocol::RunSpec;
-use foreman_cage::{Cage, ProbeResult};
-use foreman_domain::{EventKind, FailReason, Wall};
+use foreman_cage::{Cage, LaunchError, ProbeResult};
+use foreman_domain::{EventKind, FailReason, Wall, without_error_numbers};
 use std::io;
 
 /// Tries every wall from inside. A required one that does not hold, or was not tried, ends the run
-/// before anything of it started, unless the operator accepted that.
+/// before anything of it started, unless the operator accepted that. A network that was accepted
+/// to be absent must be seen to be absent: nothing makes up for one that is open.
 pub(super) async fn prove_walls(
     spec: &RunSpec,
     cage: &Cage,
     feed: &Feed,
+    no_network: Option<&LaunchError>,
 ) -> Result<(), FailReason> {
-    let probes = cage.probe().await;
+    let mut probes = cage.probe().await;
+    let has_git = spec.cage.workdir.join(".git").exists();
+    let missing = missing_walls(&probes, has_git, &spec.cage.accept_weaker);
+    if let Some(why) = no_network {
+        for probe in &mut probes {
+            absent(probe, why);
+        }
+    }
     for ProbeResult {
         wall,
         holds,
@@ -26,14 +35,44 @@ pub(super) async fn prove_walls(
             detail: detail.clone(),
         });
     }
-    let has_git = spec.cage.workdir.join(".git").exists();
-    let missing = missing_walls(&probes, has_git, &spec.cage.accept_weaker);
     if missing.is_empty() {
+        if let Some(why) = no_network {
+            feed.tell(EventKind::Warning {
+                message: no_network_in_words(why),
+            });
+        }
         return Ok(());
     }
     Err(FailReason::Wall {
         message: missing.join("; "),
     })
+}
+
+/// Says of a wall that is not there what stands in its place.
+fn absent(probe: &mut ProbeResult, why: &LaunchError) {
+    if !matches!(probe.wall, Wall::Network | Wall::Dns) {
+        return;
+    }
+    probe.holds = false;
+    probe.detail = format!(
+        "there is no gateway, as accepted ({}); {}",
+        words_of(why),
+        probe.detail
+    );
+}
+
+fn words_of(why: &LaunchError) -> String {
+    without_error_numbers(&format!("{why}: {}", why.source))
+}
+
+fn no_network_in_words(why: &LaunchError) -> String {
+    let remedy = why.remedy.as_deref();
+    let remedy = remedy.map_or_else(String::new, |remedy| format!(" To have one: {remedy}."));
+    format!(
+        "This run has no network, as accepted: every connection is refused at once, nothing is held \
+         and nothing can be allowed, because Foreman {}.{remedy}",
+        words_of(why)
+    )
 }
 
 /// Ends the run before anything of it started when nobody serves what the cage sends: it could reach
@@ -59,7 +98,7 @@ pub(super) fn prove_gateway(failure: Option<&io::Error>, feed: &Feed) -> Result<
 fn missing_walls(probes: &[ProbeResult], has_git: bool, accepted: &[Wall]) -> Vec<String> {
     let mut missing = Vec::new();
     for wall in Wall::ALL {
-        if !wall.is_required() || accepted.contains(&wall) || (wall == Wall::Git && !has_git) {
+        if !wall.is_required() || (wall == Wall::Git && !has_git) || may_fail(wall, accepted) {
             continue;
         }
         let mut tried = probes.iter().filter(|probe| probe.wall == wall).peekable();
@@ -70,6 +109,12 @@ fn missing_walls(probes: &[ProbeResult], has_git: bool, accepted: &[Wall]) -> Ve
         missing.extend(failed.map(|probe| format!("{}: {}", wall.name(), probe.detail)));
     }
     missing
+}
+
+/// Whether a run may start although this wall's probe fails. An open network is never accepted: without
+/// a gateway there is none at all, and with one it must hold.
+fn may_fail(wall: Wall, accepted: &[Wall]) -> bool {
+    accepted.contains(&wall) && wall.why_never_weaker().is_none() && wall != Wall::Network
 }
 
 #[cfg(test)]
@@ -101,9 +146,12 @@ mod tests {
             let mut failing = all.clone();
             failing[index].holds = false;
             assert_eq!(missing_walls(&failing, true, &[]).len(), 1);
-            assert!(
-                missing_walls(&failing, true, &[REQUIRED[index]]).is_empty(),
-                "accepted"
+            let wall = REQUIRED[index];
+            let may_be_weaker = matches!(wall, Wall::Dns | Wall::Seccomp);
+            assert_eq!(
+                missing_walls(&failing, true, &[wall]).is_empty(),
+                may_be_weaker,
+                "{wall:?} accepted"
             );
             failing.remove(index);
             assert_eq!(missing_walls(&failing, true, &[]).len(), 1);

@@ -84,6 +84,7 @@ mod tests {
         };
         let answer = WhyAnswer {
             v: 1,
+            network: None,
             run: RunId::from_random(1),
             items: vec![item; 20],
         };

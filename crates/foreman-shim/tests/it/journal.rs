@@ -220,3 +220,165 @@ fn a_page_of_large_events_is_bounded() {
     let page = read_after(&path, EventSeq(0), 512).unwrap();
     assert!((10..=12).contains(&page.len()), "{}", page.len());
 }
+
+/// A flood: many short lines of one moment.
+fn flood(run: &RunId, range: std::ops::RangeInclusive<u64>) -> Vec<Event> {
+    range
+        .map(|seq| Event {
+            v: foreman_domain::WIRE_VERSION,
+            run: run.clone(),
+            seq: EventSeq(seq),
+            at: foreman_domain::At::from_millis((seq / 300) as i64),
+            step: None,
+            process: None,
+            kind: line(&format!("l{seq}")),
+        })
+        .collect()
+}
+
+fn fill_flood(path: &Path, range: std::ops::RangeInclusive<u64>) {
+    let mut writer = Writer::open(path, run(), EventSeq(1)).unwrap();
+    for packed in foreman_domain::pack(&flood(&run(), range)) {
+        writer.push_packed(packed).unwrap();
+    }
+    writer.sync().unwrap();
+}
+
+#[test]
+fn lines_of_one_read_are_one_line_of_the_journal_and_are_read_one_by_one() {
+    let (_dir, path) = scratch();
+    fill_flood(&path, 1..=2_000);
+    let size = std::fs::metadata(&path).unwrap().len();
+    assert!(size < 20_000, "{size} bytes for 2,000 lines of 6");
+    let wanted = flood(&run(), 1..=2_000);
+    for limit in [1, 7, 299, 512] {
+        let mut reader = Reader::new(&path);
+        let mut got = Vec::new();
+        loop {
+            let after = EventSeq(got.len() as u64);
+            let page = reader.read_after(after, limit).unwrap();
+            assert!(page.len() <= limit);
+            if page.is_empty() {
+                break;
+            }
+            got.extend(page);
+            if limit == 1 && got.len() == 20 {
+                break;
+            }
+        }
+        assert_eq!(got, wanted[..got.len()], "{limit}");
+        assert!(limit == 1 || got.len() == wanted.len());
+    }
+    assert_eq!(
+        seqs(&read_after(&path, EventSeq(1_234), 3).unwrap()),
+        [1_235, 1_236, 1_237]
+    );
+}
+
+#[test]
+fn numbers_go_on_after_a_record_of_many_events_also_when_it_was_torn() {
+    let (_dir, path) = scratch();
+    fill_flood(&path, 1..=100);
+    fill(&path, 1);
+    assert_eq!(read_after(&path, EventSeq(99), 10).unwrap().len(), 2);
+    let whole = std::fs::read(&path).unwrap();
+    fill_flood(&path, 102..=200);
+    let torn = std::fs::metadata(&path).unwrap().len() - 10;
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(torn).unwrap();
+    assert_eq!(read_after(&path, EventSeq(0), 500).unwrap().len(), 101);
+    let writer = Writer::open(&path, run(), EventSeq(1)).unwrap();
+    assert_eq!(writer.last_seq(), EventSeq(101));
+    drop(writer);
+    assert_eq!(std::fs::read(&path).unwrap(), whole);
+}
+
+#[test]
+fn a_record_that_repeats_a_number_in_its_middle_is_damage() {
+    let (_dir, path) = scratch();
+    fill_flood(&path, 1..=100);
+    let whole = std::fs::read(&path).unwrap();
+    fill(&path, 1);
+    let (_other, beside) = scratch();
+    fill_flood(&beside, 1..=50);
+    let overlapping = std::fs::read(&beside).unwrap();
+    std::fs::write(&path, [whole, overlapping].concat()).unwrap();
+    assert!(matches!(
+        Writer::open(&path, run(), EventSeq(1)),
+        Err(JournalError::Damaged { .. })
+    ));
+}
+
+#[test]
+fn a_journal_that_was_cut_keeps_its_last_line_and_where_its_numbers_stand() {
+    let (_dir, path) = scratch();
+    fill_flood(&path, 1..=2_000);
+    fill(&path, 1);
+    let whole = read_after(&path, EventSeq(2_000), 10).unwrap();
+    for _ in 0..2 {
+        let writer = Writer::open(&path, run(), EventSeq(1)).unwrap();
+        writer.keep_last_line().unwrap();
+        assert_eq!(read_after(&path, EventSeq(0), 10).unwrap(), whole);
+    }
+    // Whoever knows nothing of what was stored goes on where the numbers stand.
+    fill(&path, 1);
+    assert_eq!(
+        seqs(&read_after(&path, EventSeq(0), 10).unwrap()),
+        [2_001, 2_002]
+    );
+    assert!(std::fs::metadata(&path).unwrap().len() < 1_000);
+    let (_other, empty) = scratch();
+    let writer = Writer::open(&empty, run(), EventSeq(1)).unwrap();
+    writer.keep_last_line().unwrap();
+    assert_eq!(std::fs::metadata(&empty).unwrap().len(), 0);
+}
+
+#[test]
+fn a_last_line_of_any_length_is_kept_whole() {
+    for size in [1, 16_000, 17_000, 300_000] {
+        let (_dir, path) = scratch();
+        fill(&path, 3);
+        let mut writer = Writer::open(&path, run(), EventSeq(1)).unwrap();
+        writer.append(line(&"x".repeat(size)), None, None).unwrap();
+        writer.keep_last_line().unwrap();
+        assert_eq!(
+            seqs(&read_after(&path, EventSeq(0), 10).unwrap()),
+            [4],
+            "{size}"
+        );
+    }
+}
+
+#[test]
+fn whoever_waited_for_a_journal_that_was_cut_writes_the_one_in_its_place() {
+    let (_dir, path) = scratch();
+    for round in 0..200_u64 {
+        fill(&path, 2);
+        let cutter = Writer::open(&path, run(), EventSeq(1)).unwrap();
+        let waiter = std::thread::spawn({
+            let path = path.clone();
+            move || {
+                loop {
+                    match Writer::open(&path, run(), EventSeq(1)) {
+                        Ok(writer) => return writer,
+                        Err(JournalError::Busy { .. }) => std::thread::yield_now(),
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            }
+        });
+        cutter.keep_last_line().unwrap();
+        let mut writer = waiter.join().unwrap();
+        writer.append(line("x"), None, None).unwrap();
+        drop(writer);
+        let last = round * 3 + 2;
+        assert_eq!(
+            seqs(&read_after(&path, EventSeq(0), 10).unwrap())[..],
+            [last, last + 1][..]
+        );
+        Writer::open(&path, run(), EventSeq(1))
+            .unwrap()
+            .keep_last_line()
+            .unwrap();
+    }
+}

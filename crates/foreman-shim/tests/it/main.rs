@@ -6,9 +6,11 @@
     reason = "a test stops where the machine lets it down"
 )]
 
+mod hostile;
 mod journal;
 mod launch;
 mod network;
 mod runs;
+mod shells;
 mod stage;
 mod terminal;

@@ -2,8 +2,8 @@
 
 use crate::stage::{Stage, output_of, processes_with, says, step, wait_until};
 use foreman_domain::{
-    CancelCause, EventKind, FailReason, LogStream, Outcome, RunState, StepKind, StepName,
-    StepResult, Wall,
+    BoundName, Breach, CancelCause, EventKind, FailReason, LogStream, Outcome, RunState, StepKind,
+    StepName, StepResult, Wall,
 };
 use foreman_shim::client::{ClientError, ShimClient};
 use foreman_shim::protocol::{OnFailure, Stdio};
@@ -311,11 +311,39 @@ async fn wall_time_warns_and_then_stops_the_run() {
         .collect();
     assert_eq!(bounds, [("wall", false), ("wall", true)]);
     assert!(matches!(&ended.record.steps[0].2, StepResult::Stopped { why } if why.contains("1s")));
+    let breach = Breach {
+        bound: BoundName::Wall,
+        limit: 1_000,
+        seen: 1_000,
+    };
+    assert_eq!(ended.record.breach, Some(breach));
     assert!(ended.output().contains("collected"));
     assert_eq!(
         ended.record.verdict, None,
         "what the agent left may be reviewed"
     );
+}
+
+/// An agent that ends just when its time does: whichever was seen first is the truth, and the record says
+/// one thing only.
+#[tokio::test]
+async fn a_result_that_was_seen_before_the_time_was_up_decides() {
+    for millis in [900, 960, 980, 990, 995, 1_000, 1_005, 1_010, 1_020, 1_060] {
+        let script = format!("sleep {}.{:03}", millis / 1_000, millis % 1_000);
+        let mut stage = Stage::agent(&script);
+        stage.spec.bounds.wall_seconds = Some(1);
+        let ended = stage.start().await.end().await;
+        let result = &ended.record.steps[0].2;
+        match (result, ended.record.breach) {
+            (StepResult::Succeeded, None) => {}
+            (StepResult::Stopped { why }, Some(breach)) => {
+                assert!(why.contains("wall"), "{why}");
+                assert_eq!(breach.bound, BoundName::Wall);
+            }
+            other => panic!("{millis} ms: {other:?}"),
+        }
+        assert_eq!(ended.record.verdict, None, "{millis} ms");
+    }
 }
 
 #[tokio::test]
@@ -328,6 +356,10 @@ async fn memory_beyond_its_bound_kills_the_agent() {
         "{:?}",
         ended.record
     );
+    let breach = ended.record.breach.unwrap();
+    assert_eq!((breach.bound, breach.limit), (BoundName::Memory, 32 << 20));
+    assert!(breach.seen >= breach.limit, "{breach:?}");
+    assert!(ended.record.killed > 0, "{:?}", ended.record);
 }
 
 #[tokio::test]
@@ -346,6 +378,9 @@ async fn output_beyond_its_bound_stops_the_run_and_is_not_kept() {
         "{:?}",
         ended.record
     );
+    let breach = ended.record.breach.unwrap();
+    assert_eq!((breach.bound, breach.limit), (BoundName::Output, 100_000));
+    assert!(breach.seen > breach.limit, "{breach:?}");
     let output = ended.output();
     assert!(output.len() < 110_000 && output.ends_with("still heard\n"));
 }
@@ -429,7 +464,7 @@ async fn a_cage_that_cannot_be_built_is_a_typed_result() {
     let running = stage.start().await;
     let ended = running.end().await;
     assert!(
-        matches!(&ended.record.verdict, Some(Outcome::Failed { reason: FailReason::Provision { message } })
+        matches!(&ended.record.verdict, Some(Outcome::Failed { reason: FailReason::Provision { message, .. } })
             if message.contains("/no/such/folder")),
         "{:?}",
         ended.record.verdict

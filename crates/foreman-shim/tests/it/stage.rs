@@ -123,6 +123,7 @@ impl Stage {
             steps,
             base: "0".repeat(40),
             proxy: ProxySettings::default(),
+            continues: None,
         };
         Self {
             spec,
@@ -166,6 +167,7 @@ impl Stage {
             run,
             nonce,
             epoch: Epoch(epoch),
+            run_epoch: foreman_domain::RunEpoch(1),
         }
     }
 

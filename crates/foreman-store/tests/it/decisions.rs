@@ -33,7 +33,7 @@ fn allow(scope: Scope) -> Ruled {
 async fn amend(scratch: &Scratch, run: &RunId, scope: Scope) -> Recorded {
     scratch
         .store
-        .decide(scratch.epoch, &decision(run, 1, allow(scope)))
+        .decide(scratch.fence(), &decision(run, 1, allow(scope)))
         .await
         .unwrap()
 }
@@ -84,7 +84,7 @@ async fn the_second_decision_on_a_block_learns_of_the_first() {
             reason: String::new(),
         },
     );
-    let refused = scratch.store.decide(scratch.epoch, &late).await;
+    let refused = scratch.store.decide(scratch.fence(), &late).await;
     assert!(
         matches!(refused, Err(StoreError::AlreadyDecided(_))),
         "{refused:?}"
@@ -104,7 +104,7 @@ async fn a_decision_under_a_revision_that_moved_is_refused() {
     amend(&scratch, &run, Scope::Run).await;
     let mut second = decision(&run, 1, allow(Scope::Run));
     second.block = BlockId::new(run.clone(), 2);
-    let refused = scratch.store.decide(scratch.epoch, &second).await;
+    let refused = scratch.store.decide(scratch.fence(), &second).await;
     assert!(
         matches!(
             refused,
@@ -119,7 +119,7 @@ async fn a_decision_under_a_revision_that_moved_is_refused() {
     assert_eq!(
         scratch
             .store
-            .decide(scratch.epoch, &second)
+            .decide(scratch.fence(), &second)
             .await
             .unwrap()
             .amendment
@@ -136,7 +136,7 @@ async fn a_stale_engine_cannot_decide() {
     scratch.store.take_epoch().await.unwrap();
     let refused = scratch
         .store
-        .decide(scratch.epoch, &decision(&run, 1, allow(Scope::Run)))
+        .decide(scratch.fence(), &decision(&run, 1, allow(Scope::Run)))
         .await;
     assert!(
         matches!(refused, Err(StoreError::StaleEpoch { .. })),
@@ -154,14 +154,14 @@ async fn taking_back_removes_the_rule_and_lets_the_block_be_decided_again() {
     let at = At::from_millis(3000);
     let back = scratch
         .store
-        .revoke(scratch.epoch, &id, at, None)
+        .revoke(scratch.fence(), &id, at, None)
         .await
         .unwrap();
     assert_eq!(back.amendment.state, AmendmentState::Revoked);
     assert_eq!(back.policies[0].policy.revision, Revision(3));
     assert!(back.policies[0].policy.egress.is_empty());
     assert_eq!(back.block.unwrap().state, BlockState::Gone);
-    let twice = scratch.store.revoke(scratch.epoch, &id, at, None).await;
+    let twice = scratch.store.revoke(scratch.fence(), &id, at, None).await;
     assert!(matches!(twice, Err(StoreError::NotActive(_))), "{twice:?}");
 
     let deny = decision(
@@ -171,7 +171,7 @@ async fn taking_back_removes_the_rule_and_lets_the_block_be_decided_again() {
             reason: "no".into(),
         },
     );
-    let denied = scratch.store.decide(scratch.epoch, &deny).await.unwrap();
+    let denied = scratch.store.decide(scratch.fence(), &deny).await.unwrap();
     assert_eq!(denied.policies[0].policy.denials.len(), 1);
     assert_eq!(denied.amendment.scope, Scope::Run);
 }
@@ -252,7 +252,7 @@ async fn project_scope_reaches_live_and_later_runs_of_the_repository_and_no_othe
     let back = scratch
         .store
         .revoke(
-            scratch.epoch,
+            scratch.fence(),
             &recorded.amendment.id,
             At::from_millis(9),
             None,
@@ -329,7 +329,7 @@ async fn a_request_is_remembered_with_what_it_did() {
     assert_eq!(scratch.store.subject_of_request(&key).await.unwrap(), None);
     let id = scratch
         .store
-        .decide(scratch.epoch, &keyed)
+        .decide(scratch.fence(), &keyed)
         .await
         .unwrap()
         .amendment

@@ -17,13 +17,13 @@ async fn events_given_twice_are_stored_once() {
     scratch.ingest(&run, &all[..3]).await;
     let again = scratch
         .store
-        .ingest(scratch.epoch, &run, &all)
+        .ingest(scratch.fence(), &run, &all)
         .await
         .unwrap();
     assert_eq!((again.new, again.last_seq), (2, EventSeq(5)));
     let nothing = scratch
         .store
-        .ingest(scratch.epoch, &run, &all)
+        .ingest(scratch.fence(), &run, &all)
         .await
         .unwrap();
     assert_eq!(nothing.new, 0);
@@ -40,7 +40,7 @@ async fn a_hole_is_refused_whole_and_a_gap_event_fills_one() {
     let scratch = Scratch::new().await;
     let run = scratch.run(1).await;
     let holed = [output(&run, 1), output(&run, 3)];
-    let refused = scratch.store.ingest(scratch.epoch, &run, &holed).await;
+    let refused = scratch.store.ingest(scratch.fence(), &run, &holed).await;
     assert!(
         matches!(
             refused,
@@ -77,14 +77,14 @@ async fn an_event_of_another_run_is_refused() {
     let (run, other) = (scratch.run(1).await, scratch.run(2).await);
     let refused = scratch
         .store
-        .ingest(scratch.epoch, &run, &[output(&other, 1)])
+        .ingest(scratch.fence(), &run, &[output(&other, 1)])
         .await;
     assert!(
         matches!(refused, Err(StoreError::ForeignEvent { .. })),
         "{refused:?}"
     );
     let nobody = RunId::from_random(99);
-    let refused = scratch.store.ingest(scratch.epoch, &nobody, &[]).await;
+    let refused = scratch.store.ingest(scratch.fence(), &nobody, &[]).await;
     assert!(matches!(refused, Err(StoreError::NoRun(_))), "{refused:?}");
 }
 

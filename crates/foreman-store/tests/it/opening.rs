@@ -13,7 +13,7 @@ async fn each_owner_gets_the_next_epoch_and_the_older_one_can_write_no_more() {
 
     let refused = scratch
         .store
-        .ingest(scratch.epoch, &run, &[output(&run, 1)])
+        .ingest(scratch.fence(), &run, &[output(&run, 1)])
         .await;
     assert!(
         matches!(refused, Err(StoreError::StaleEpoch { mine, now }) if mine == scratch.epoch && now == newer),
@@ -22,7 +22,14 @@ async fn each_owner_gets_the_next_epoch_and_the_older_one_can_write_no_more() {
     assert_eq!(scratch.store.run(&run).await.unwrap().last_seq.0, 0);
     scratch
         .store
-        .ingest(newer, &run, &[output(&run, 1)])
+        .ingest(
+            foreman_domain::Fence {
+                engine: newer,
+                ..scratch.fence()
+            },
+            &run,
+            &[output(&run, 1)],
+        )
         .await
         .unwrap();
 }

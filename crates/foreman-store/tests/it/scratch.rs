@@ -1,15 +1,15 @@
 //! A database in a scratch directory, and the events to put into it.
 
 use foreman_domain::{
-    At, Block, BlockId, BlockState, Epoch, Event, EventKind, EventSeq, HoldId, Host, LogStream,
-    OrderId, Protocol, Revision, RunId, Subject, WIRE_VERSION,
+    At, Block, BlockId, BlockState, Epoch, Event, EventKind, EventSeq, Fence, HoldId, Host,
+    LogStream, OrderId, Protocol, Revision, RunId, Subject, WIRE_VERSION,
 };
 use foreman_policy::{EgressRule, HostPattern, Layer, Origin, Policy, RuleId, Use};
-use foreman_store::{NewRun, Store};
+use foreman_store::{FIRST_CLAIM, NewRun, Store};
 use tempfile::TempDir;
 
 pub struct Scratch {
-    _dir: TempDir,
+    _dir: Option<TempDir>,
     pub store: Store,
     pub epoch: Epoch,
 }
@@ -17,12 +17,27 @@ pub struct Scratch {
 impl Scratch {
     pub async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("foreman.db")).await.unwrap();
+        let mut scratch = Self::in_folder(dir.path()).await;
+        scratch._dir = Some(dir);
+        scratch
+    }
+
+    /// In a folder that somebody else looks after.
+    pub async fn in_folder(folder: &std::path::Path) -> Self {
+        let store = Store::open(&folder.join("foreman.db")).await.unwrap();
         let epoch = store.take_epoch().await.unwrap();
         Self {
-            _dir: dir,
+            _dir: None,
             store,
             epoch,
+        }
+    }
+
+    /// What the engine that recorded a run writes under.
+    pub fn fence(&self) -> Fence {
+        Fence {
+            engine: self.epoch,
+            run: FIRST_CLAIM,
         }
     }
 
@@ -47,7 +62,7 @@ impl Scratch {
     }
 
     pub async fn ingest(&self, run: &RunId, events: &[Event]) {
-        self.store.ingest(self.epoch, run, events).await.unwrap();
+        self.store.ingest(self.fence(), run, events).await.unwrap();
     }
 }
 

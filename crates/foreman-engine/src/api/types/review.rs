@@ -1,5 +1,7 @@
 //! What a run changed, and taking it over.
 
+use super::RunView;
+use foreman_domain::{At, RunId, StepResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +24,78 @@ pub struct DiffView {
     pub flags: Vec<String>,
     /// Why a merge would be refused now; absent when it would go through.
     pub refusal: Option<String>,
+    /// What happened on the way here that a reviewer weighs. Absent where only what came since a
+    /// commit is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateSummary>,
+}
+
+impl DiffView {
+    /// True when a merge would move the base branch forward and nothing else.
+    #[must_use]
+    pub fn is_fast_forward(&self) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.base_moved == 0)
+    }
+}
+
+/// What a reviewer weighs beside the diff. All sentences are without a final period.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GateSummary {
+    /// Decisions that were made about the run, in words.
+    pub amendments: Vec<String>,
+    /// Subjects that are held or went undecided.
+    pub open: Vec<String>,
+    /// Subjects that were refused.
+    pub denied: Vec<String>,
+    /// Bounds that were reached, with the figures.
+    pub bounds: Vec<String>,
+    /// Files outside the scope that its order declared. Untrusted text.
+    pub outside_scope: Vec<String>,
+    /// Changes that could steer its checks, or that something loads by itself. Untrusted text.
+    pub steering: Vec<String>,
+    /// Links to commits of other repositories that it changed. Untrusted text.
+    pub submodules: Vec<String>,
+    /// Its checks, for the commit that is shown.
+    pub checks: Vec<CheckResult>,
+    /// How many commits the base branch has that the run does not build on.
+    pub base_moved: u32,
+    /// Its place in the merge queue, or what became of it there last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<MergeEntry>,
+}
+
+/// A check and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckResult {
+    /// The command, as ordered.
+    pub command: String,
+    /// The step that it was, or would be.
+    pub step: String,
+    /// How it ended; absent when it has not, for this commit.
+    pub result: Option<StepResult>,
+    /// The same as a sentence.
+    pub words: String,
+    /// The last lines that it said. Untrusted text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tail: Vec<String>,
+}
+
+impl CheckResult {
+    /// True when it ended well.
+    #[must_use]
+    pub fn has_passed(&self) -> bool {
+        self.result.as_ref().is_some_and(StepResult::is_success)
+    }
+}
+
+/// What to show of a run's changes.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct DiffRequest {
+    /// As typed.
+    pub run: String,
+    /// Only what came after this commit of the run.
+    #[serde(default)]
+    pub since: Option<String>,
 }
 
 /// One file of a diff.
@@ -37,6 +111,15 @@ pub struct DiffFile {
     pub removed: Option<u32>,
 }
 
+impl From<super::RunRef> for DiffRequest {
+    fn from(run: super::RunRef) -> Self {
+        Self {
+            run: run.run,
+            since: None,
+        }
+    }
+}
+
 /// Merge what was reviewed.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MergeRequest {
@@ -44,4 +127,172 @@ pub struct MergeRequest {
     pub run: String,
     /// From [`DiffView::expect`].
     pub expect: String,
+    /// Why it is merged although its checks did not pass; recorded.
+    #[serde(default)]
+    pub despite_checks: Option<String>,
+}
+
+/// Bring a run's commits onto its base branch as it is now, and check them again.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct SyncRequest {
+    /// As typed.
+    pub run: String,
+}
+
+/// What came of a sync.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct SyncView {
+    /// The run as it is now.
+    #[serde(flatten)]
+    pub run: RunView,
+    /// What was done.
+    pub sync: SyncOutcome,
+    /// Its checks, for the commit that there is now.
+    pub checks_now: Vec<CheckResult>,
+}
+
+/// How a sync ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "sync", rename_all = "snake_case")]
+pub enum SyncOutcome {
+    /// The run builds on the base branch as it is now.
+    UpToDate,
+    /// Its commits are on the base branch as it is now.
+    Synced {
+        /// The tip before.
+        old_head: String,
+        /// The tip now.
+        head: String,
+        /// What it builds on now.
+        base: String,
+        /// True when its commits were replayed, false when they were merged.
+        replayed: bool,
+        /// Its commits whose changes the base had already.
+        dropped: u32,
+        /// True when it adds and removes exactly what it did before.
+        same_changes: bool,
+    },
+    /// Run and base branch changed the same. Nothing was moved.
+    Conflict {
+        /// Tip of the base branch.
+        base: String,
+        /// The run's commit that does not fit, when they were replayed one by one.
+        commit: Option<String>,
+        /// The files. Untrusted text.
+        paths: Vec<String>,
+    },
+}
+
+/// Which entries of the merge queue.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct MergeList {
+    /// Only of this run.
+    #[serde(default)]
+    pub run: Option<String>,
+    /// Also those that are over.
+    #[serde(default)]
+    pub all: bool,
+    /// Longest wait, in milliseconds, until no entry of `run` is under way; capped at 30,000.
+    #[serde(default)]
+    pub wait_ms: u32,
+}
+
+/// The merge queue.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Merges {
+    /// Those under way in the order in which they are worked on, then those that are over, newest first.
+    pub merges: Vec<MergeEntry>,
+}
+
+/// An entry of the merge queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MergeEntry {
+    /// Its number.
+    pub number: i64,
+    /// The run.
+    pub run: RunId,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub standing: QueueStanding,
+    /// True when the order's own gate put it in, false when the operator did.
+    pub by_itself: bool,
+    /// Why it may be merged although its checks did not pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub despite_checks: Option<String>,
+    /// When it was put in.
+    pub queued_at: At,
+    /// When it was over.
+    pub ended_at: Option<At>,
+}
+
+/// Where an entry of the merge queue stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "standing", rename_all = "snake_case")]
+pub enum QueueStanding {
+    /// Others of its repository are before it.
+    Waiting,
+    /// It is being synced, checked or merged.
+    Working,
+    /// It is in the base branch.
+    Merged {
+        /// The base branch's tip after it.
+        commit: String,
+    },
+    /// It went back to Review.
+    Returned {
+        /// Why, as a sentence.
+        reason: String,
+    },
+}
+
+/// What became of a run that may be merged by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "by_itself", rename_all = "snake_case")]
+pub enum MergedOrWhyNot {
+    /// It is in the base branch.
+    Merged {
+        /// The base branch's tip after it.
+        commit: String,
+    },
+    /// It waits for a review.
+    WhyNot {
+        /// Each reason, as a sentence without a final period.
+        reasons: Vec<String>,
+    },
+}
+
+/// Send what was reviewed to a remote.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PushRequest {
+    /// As typed.
+    pub run: String,
+    /// From [`DiffView::expect`].
+    pub expect: String,
+    /// Name of the remote.
+    pub remote: String,
+    /// Branch there; the run's own when absent.
+    #[serde(default)]
+    pub branch: Option<String>,
+    /// Replace what the same run pushed there before, if it still is what is there.
+    #[serde(default)]
+    pub replace: bool,
+}
+
+/// What was pushed.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PushView {
+    /// The run.
+    pub run: RunId,
+    /// The commit.
+    pub head: String,
+    /// Name of the remote.
+    pub remote: String,
+    /// Its address, without credentials.
+    pub address: String,
+    /// The branch there.
+    pub branch: String,
+    /// Where a pull request is opened; absent when that cannot be known.
+    pub web: Option<String>,
+    /// What the remote said. Untrusted text.
+    pub said: Vec<String>,
 }

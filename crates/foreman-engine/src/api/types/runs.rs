@@ -1,5 +1,6 @@
 //! Runs: made, listed, shown, followed, steered.
 
+use super::{BaseView, Preparation};
 use foreman_domain::{At, Event, EventSeq, OrderId, Outcome, RunId, RunState, Wall};
 use foreman_policy::Bounds;
 use schemars::JsonSchema;
@@ -41,6 +42,9 @@ pub struct RunCreate {
     pub env: Vec<(String, String)>,
     /// The caller's proxy variables (`https_proxy`, `all_proxy`, `no_proxy`), lower-cased names.
     pub proxy: Vec<(String, String)>,
+    /// How the worktree is made ready.
+    #[serde(default)]
+    pub prepare: Preparation,
 }
 
 /// A policy file's text and the name to use in messages.
@@ -89,6 +93,9 @@ pub struct RunView {
     /// The commit it started from. Not `base` on the wire: the state `review` has a field of that name.
     #[serde(rename = "base_commit")]
     pub base: String,
+    /// How fresh that commit is; absent while it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freshness: Option<BaseView>,
     /// Its worktree.
     pub worktree: PathBuf,
     /// Isolation tier in words.
@@ -110,13 +117,31 @@ pub struct RunView {
     pub failed_checks: u32,
     /// True when something was refused while nobody attended.
     pub denied_unattended: bool,
+    /// Processes that were killed when its cage was torn down; absent while that is not known. A run
+    /// is only said to have ended when no process of it is left.
+    #[serde(default)]
+    pub killed: Option<u32>,
+    /// False while nothing is where its repository was: the run is kept as it is until it is back.
+    #[serde(default = "yes")]
+    pub repo_reachable: bool,
+    /// Files that it changed outside of the scope that its order declares. Untrusted text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outside_scope: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Which runs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunList {
     /// At most this many; 50 when absent.
+    #[serde(default)]
     pub limit: Option<u32>,
+    /// Only those that were started before this run, as typed.
+    #[serde(default)]
+    pub before: Option<String>,
 }
 
 /// Runs.
@@ -124,6 +149,12 @@ pub struct RunList {
 pub struct Runs {
     /// Newest first.
     pub runs: Vec<RunView>,
+    /// How many older ones there are.
+    #[serde(default)]
+    pub older: u64,
+    /// For `watch`: nothing that changed after these were read is missing from there on.
+    #[serde(default)]
+    pub cursor: String,
 }
 
 /// Which events.

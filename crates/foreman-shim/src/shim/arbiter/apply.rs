@@ -93,6 +93,8 @@ impl Inner {
             (at, policy.revision),
             |subject, hold| fate(policy, subject, hold, at),
         );
+        // What a decision did not cover goes on under a block of its own.
+        self.opened.notify_one();
         let mut applied = Applied {
             cut: self.cut_what_is_not_allowed(state, at),
             ..Applied::default()

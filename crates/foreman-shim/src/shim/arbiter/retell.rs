@@ -137,6 +137,7 @@ impl Teller {
                     Decider::Operator => "operator",
                     Decider::Unattended => "unattended",
                     Decider::Floor => "floor",
+                    Decider::Limit => "limit",
                 };
                 (
                     subject,

@@ -589,3 +589,86 @@ async fn floor_refusals_are_remembered_for_why_and_counted() {
     );
     assert_eq!(why.items[0].subject, "tcp 169.254.169.254:80");
 }
+
+#[tokio::test]
+async fn what_nobody_answers_in_time_is_given_up_once_and_never_called_denied() {
+    let bench = bench(policy(1, &[]), HoldMode::Hold);
+    bench.arbiter.limit_holds(Some(600));
+    let limit = Duration::from_secs(600);
+    let (held, _gone) = bench.connect("b.example");
+    let (other, _gone) = bench.connect("b.example");
+    bench.wait_for_holds(2).await;
+    let now = bench.arbiter.0.now_ms();
+    let left = bench.arbiter.0.expire_due(now).unwrap();
+    assert!(
+        left <= limit && left > limit - Duration::from_secs(60),
+        "{left:?}"
+    );
+    assert!(!held.is_finished());
+
+    assert_eq!(bench.arbiter.0.expire_due(now + 600_000), None);
+    for held in [held, other] {
+        assert!(!is_allow(&held.await.unwrap()));
+    }
+    // It is not asked again.
+    let (attempt, _gone) = bench.attempt("b.example");
+    assert!(!is_allow(&bench.arbiter.judge(attempt).await));
+    let why = bench.arbiter.why();
+    assert_eq!(why.items.len(), 1);
+    assert_eq!(
+        (why.items[0].state, why.items[0].count),
+        (Status::Expired, 3)
+    );
+    // Another subject has a time of its own.
+    let (later, _gone) = bench.connect("c.example");
+    bench.wait_for_holds(1).await;
+    let left = bench.arbiter.0.expire_due(now + 600_000).unwrap();
+    assert!(left > limit / 2, "{left:?}");
+    later.abort();
+
+    // The operator can still allow it.
+    let block = BlockId::new(run(), 1);
+    let amended = policy(2, &["b.example"]);
+    let allowed = bench
+        .arbiter
+        .apply(amended, amendment(Decision::Allow), Some(block))
+        .await;
+    allowed.unwrap();
+    let (attempt, _gone) = bench.attempt("b.example");
+    assert!(is_allow(&bench.arbiter.judge(attempt).await));
+
+    let events = bench.events().await;
+    let states: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::Block { block } if block.id.number() == 1 => Some(block.state.tag()),
+            _ => None,
+        })
+        .collect();
+    assert!(
+        states.contains(&"expired") && !states.contains(&"denied"),
+        "{states:?}"
+    );
+    assert!(events.iter().any(|event| matches!(
+        &event.kind,
+        EventKind::Egress { verdict: ConnectVerdict::Refused { by: Decider::Limit, why }, .. }
+            if why.contains("10 minutes")
+    )));
+}
+
+#[tokio::test]
+async fn a_block_that_was_gone_for_a_while_begins_its_time_anew() {
+    let bench = bench(policy(1, &[]), HoldMode::Hold);
+    bench.arbiter.limit_holds(Some(600));
+    let (held, gone) = bench.connect("b.example");
+    bench.wait_for_holds(1).await;
+    let now = bench.arbiter.0.now_ms();
+    bench.arbiter.0.expire_due(now).unwrap();
+    gone.cancel();
+    held.await.unwrap();
+    assert_eq!(bench.arbiter.0.expire_due(now + 599_000), None);
+    let (_held, _gone) = bench.connect("b.example");
+    bench.wait_for_holds(1).await;
+    let left = bench.arbiter.0.expire_due(now + 599_000).unwrap();
+    assert!(left > Duration::from_secs(590), "{left:?}");
+}

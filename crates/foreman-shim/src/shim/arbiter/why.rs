@@ -1,7 +1,7 @@
 //! What the agent may know about what was stopped: the blocks, and what was refused without one.
 
 use super::Arbiter;
-use crate::why::{Item, Status, WhyAnswer};
+use crate::why::{Item, NO_NETWORK, Status, WhyAnswer};
 use foreman_domain::{At, Block, BlockState, Decider, Subject};
 use std::collections::VecDeque;
 
@@ -59,6 +59,7 @@ impl Arbiter {
         WhyAnswer {
             v: 1,
             run: self.0.run.clone(),
+            network: state.no_network.then(|| NO_NETWORK.to_owned()),
             items,
         }
     }
@@ -67,7 +68,8 @@ impl Arbiter {
 fn of_block(block: &Block) -> Item {
     let (status, why, reason) = match &block.state {
         BlockState::Open => (Status::Waiting, block.why.clone(), ""),
-        BlockState::Gone | BlockState::Expired => (Status::GaveUp, block.why.clone(), ""),
+        BlockState::Gone => (Status::GaveUp, block.why.clone(), ""),
+        BlockState::Expired => (Status::Expired, block.why.clone(), ""),
         BlockState::Amended { .. } => (Status::Allowed, block.why.clone(), ""),
         BlockState::Denied { by, reason } => {
             let why = match (by, reason.as_str()) {
@@ -76,7 +78,7 @@ fn of_block(block: &Block) -> Item {
                     format!("The operator denied {}: {reason}", block.subject)
                 }
                 (Decider::Unattended, _) => unattended(&block.why),
-                (Decider::Floor, _) => block.why.clone(),
+                (Decider::Floor | Decider::Limit, _) => block.why.clone(),
             };
             (Status::of(*by), why, reason.as_str())
         }

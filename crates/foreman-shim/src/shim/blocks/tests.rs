@@ -379,3 +379,16 @@ fn a_flapping_connect_cannot_flood_the_feed() {
     }
     assert!(told <= 100 + 40 * 11, "{told}");
 }
+
+#[test]
+fn a_later_supervisor_numbers_its_blocks_and_holds_behind_the_earlier_ones() {
+    let mut table = BlockTable::new(run());
+    table.go_on_after(7, HoldId(40));
+    let subject = subject("a.example");
+    let held = table.hold(&stopped(&subject)).unwrap();
+    assert_eq!((held.block.number(), held.hold), (8, HoldId(41)));
+    // What it is asked about an earlier one's block is about none of its own.
+    let earlier = BlockId::new(run(), 3);
+    assert!(table.index_of(&earlier).is_none());
+    assert_eq!(table.index_of(&held.block), Some(0));
+}

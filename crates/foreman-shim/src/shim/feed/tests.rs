@@ -69,6 +69,22 @@ async fn numbers_go_on_after_the_events_of_an_earlier_writer() {
     );
 }
 
+#[test]
+fn a_writer_before_is_waited_for_until_it_lets_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal.ndjson");
+    let mut writer = Writer::open(&path, RunId::from_random(1), EventSeq(1)).unwrap();
+    writer.append(output("engine"), None, None).unwrap();
+    let before = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        drop(writer);
+    });
+    let (feed, thread) = open(dir.path());
+    assert_eq!(feed.tell(output("shim")), EventSeq(2));
+    thread.close();
+    before.join().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_writers_and_a_reader_see_every_event_once_and_in_order() {
     let dir = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 use crate::shim::feed::Feed;
 use crate::shim::figures;
 use crate::shim::stop::StopSwitch;
-use foreman_domain::{CancelCause, EventKind, StepKind};
+use foreman_domain::{BoundName, Breach, CancelCause, EventKind, StepKind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -59,10 +59,15 @@ impl Meter {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if used > limit {
             if !self.reached.swap(true, Ordering::Relaxed) {
-                let limit = figures::bytes(limit);
-                let what = format!("output reached its bound of {limit}");
-                feed.tell(bound(used, &limit, true));
-                self.stop.ask(CancelCause::Bound { what }, GRACE);
+                let words = figures::bytes(limit);
+                let what = format!("output reached its bound of {words}");
+                feed.tell(bound(used, &words, true));
+                let breach = Some(Breach {
+                    bound: BoundName::Output,
+                    limit,
+                    seen: used,
+                });
+                self.stop.ask(CancelCause::Bound { what, breach }, GRACE);
             }
             return false;
         }

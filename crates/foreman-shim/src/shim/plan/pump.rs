@@ -10,7 +10,7 @@ use crate::shim::figures;
 use crate::shim::output::{ChunkCutter, LineCutter};
 use crate::shim::server::TerminalOrder;
 use foreman_cage::{Cage, Child};
-use foreman_domain::{EventKind, LogStream, StepKind, StepName};
+use foreman_domain::{At, EventKind, LogStream, StepKind, StepName};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -175,7 +175,9 @@ impl Streams {
 }
 
 impl Sink {
+    /// Tells what one read gave: all of one moment, however long the journal takes for it.
     async fn tell(&self, events: &mut Vec<EventKind>) {
+        let at = At::now();
         for event in events.drain(..) {
             let bytes = match &event {
                 EventKind::Output { text, raw, .. } => raw.as_ref().map_or(text.len(), String::len),
@@ -183,7 +185,7 @@ impl Sink {
             };
             if self.meter.admit(self.kind, bytes as u64 + 1, &self.feed) {
                 self.feed.wait_for_room().await;
-                self.feed.tell_of(event, Some(&self.step), None);
+                self.feed.tell_at(at, event, Some(&self.step), None);
             }
             self.activity.fetch_add(1, Ordering::Relaxed);
         }
@@ -224,7 +226,7 @@ async fn pump_lines(mut source: pipe::Receiver, stream: LogStream, sink: Sink) {
     sink.tell(&mut events).await;
 }
 
-fn open_terminal(terminal: OwnedFd) -> io::Result<AsyncFd<File>> {
+pub(in crate::shim) fn open_terminal(terminal: OwnedFd) -> io::Result<AsyncFd<File>> {
     let flags = nix::fcntl::fcntl(&terminal, nix::fcntl::FcntlArg::F_GETFL)?;
     let flags = nix::fcntl::OFlag::from_bits_retain(flags) | nix::fcntl::OFlag::O_NONBLOCK;
     nix::fcntl::fcntl(&terminal, nix::fcntl::FcntlArg::F_SETFL(flags))?;
@@ -267,7 +269,11 @@ async fn pump_terminal(
 }
 
 /// Carries out orders; goes on for ever when no more come, for the output is not over then.
-async fn obey(terminal: &AsyncFd<File>, mut orders: mpsc::Receiver<TerminalOrder>, cage: &Cage) {
+pub(in crate::shim) async fn obey(
+    terminal: &AsyncFd<File>,
+    mut orders: mpsc::Receiver<TerminalOrder>,
+    cage: &Cage,
+) {
     while let Some(order) = orders.recv().await {
         match order {
             TerminalOrder::Input(bytes) => {

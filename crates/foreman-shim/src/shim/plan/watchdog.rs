@@ -10,7 +10,7 @@
 use super::Plan;
 use super::ticks::Ticks;
 use crate::shim::figures;
-use foreman_domain::{CancelCause, EventKind};
+use foreman_domain::{BoundName, Breach, CancelCause, EventKind};
 use foreman_policy::Bounds;
 use std::convert::Infallible;
 use std::io;
@@ -38,7 +38,8 @@ pub(in crate::shim) async fn watch_bounds(plan: &Plan, bounds: &Bounds) {
                 let Err(error) = watch_memory(plan, limit).await;
                 // A bound that nobody watches is none.
                 let what = format!("memory could not be watched: {error}");
-                plan.stop.ask(CancelCause::Bound { what }, GRACE);
+                let cause = CancelCause::Bound { what, breach: None };
+                plan.stop.ask(cause, GRACE);
             }
             None => std::future::pending().await,
         }
@@ -63,7 +64,13 @@ async fn watch_wall(plan: &Plan, limit: Duration) {
     sleep(limit.saturating_sub(warn_at)).await;
     tell(limit, true);
     let what = format!("wall time reached its bound of {words}");
-    plan.stop.ask(CancelCause::Bound { what }, GRACE);
+    let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    let breach = Some(Breach {
+        bound: BoundName::Wall,
+        limit: millis,
+        seen: millis,
+    });
+    plan.stop.ask(CancelCause::Bound { what, breach }, GRACE);
 }
 
 async fn watch_memory(plan: &Plan, limit: u64) -> io::Result<Infallible> {
@@ -103,11 +110,18 @@ async fn watch_memory(plan: &Plan, limit: u64) -> io::Result<Infallible> {
                 figures::bytes(used)
             );
             // The wish comes first, so that the step's end is known to be ours.
-            plan.stop.ask(CancelCause::Bound { what }, Duration::ZERO);
+            let breach = Some(Breach {
+                bound: BoundName::Memory,
+                limit,
+                seen: used,
+            });
+            let cause = CancelCause::Bound { what, breach };
+            plan.stop.ask(cause, Duration::ZERO);
             if !std::mem::replace(&mut reached, true) {
                 tell(used, true);
             }
-            plan.cage.kill_all().await;
+            let killed = plan.cage.kill_all().await;
+            plan.killed_by_bound.fetch_add(killed, Ordering::Relaxed);
         } else if used >= limit / 5 * 4 && !std::mem::replace(&mut warned, true) {
             tell(used, false);
         }

@@ -3,7 +3,8 @@ use crate::client::{ClientError, Hello, ShimClient};
 use crate::protocol::HoldMode;
 use crate::shim::feed::FeedThread;
 use foreman_domain::{
-    Amendment, AmendmentId, AmendmentState, At, BlockId, Decision, EventKind, RunId, Scope,
+    Amendment, AmendmentId, AmendmentState, At, BlockId, Decision, Epoch, EventKind, RunEpoch,
+    RunId, Scope,
 };
 use foreman_policy::Policy;
 use std::path::PathBuf;
@@ -22,18 +23,20 @@ struct Bench {
 fn bench() -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let run = RunId::from_random(5);
-    let (feed, thread) = Feed::open(&dir.path().join("journal"), &run).unwrap();
+    let journal = dir.path().join("journal");
+    let (feed, thread) = Feed::open(&journal, &run).unwrap();
     let policy = Policy::default();
     let desk = Arc::new(Desk {
         identity: ShimIdentity::of_this_process(run.clone()).unwrap(),
         nonce: NONCE.into(),
         feed: feed.clone(),
-        arbiter: Arbiter::new(run, policy, HoldMode::Hold, feed),
+        arbiter: Arbiter::new(run, policy, HoldMode::Hold, feed.clone()),
         stop: StopSwitch::new(),
         terminal: TerminalPort::default(),
+        shells: Shells::new(feed.clone()),
         ended: watch::Sender::new(false),
         end_was_read: watch::Sender::new(false),
-        epoch: watch::Sender::new(Epoch(0)),
+        fence: FenceKeeper::open(&journal).unwrap(),
     });
     let socket = dir.path().join("s");
     let closing = CancellationToken::new();
@@ -54,6 +57,7 @@ impl Bench {
             run: self.desk.identity.run.clone(),
             nonce: NONCE.into(),
             epoch: Epoch(epoch),
+            run_epoch: RunEpoch(1),
         }
     }
 
@@ -183,11 +187,21 @@ async fn a_line_without_an_end_is_cut_off_before_hello_and_harms_nobody_after_it
 }
 
 fn hello_line(bench: &Bench, epoch: u64) -> Vec<u8> {
-    let Hello { run, nonce, epoch } = bench.hello(epoch);
+    let Hello {
+        run,
+        nonce,
+        epoch,
+        run_epoch,
+    } = bench.hello(epoch);
     let line = RequestLine {
         jsonrpc: Version::V2,
         id: 1,
-        request: Request::Hello { run, nonce, epoch },
+        request: Request::Hello {
+            run,
+            nonce,
+            epoch,
+            run_epoch,
+        },
     };
     let mut bytes = serde_json::to_vec(&line).unwrap();
     bytes.push(b'\n');
@@ -339,6 +353,15 @@ async fn a_newer_epoch_fences_the_older_and_an_older_one_is_refused() {
     // The same epoch may connect twice.
     bench.connect(2).await;
     new.events(EventSeq(0), 1, 0).await.unwrap();
+    // A later claim of the same engine counts, too.
+    let later = Hello {
+        run_epoch: RunEpoch(2),
+        ..bench.hello(2)
+    };
+    ShimClient::connect(&bench.socket, later).await.unwrap();
+    assert!(new.stop(0).await.is_err());
+    let earlier = ShimClient::connect(&bench.socket, bench.hello(2)).await;
+    assert_eq!(reason(&earlier.unwrap_err()), Some(Refusal::Fenced));
 }
 
 #[tokio::test]

@@ -1,5 +1,11 @@
 use super::*;
 
+const BREACH: Breach = Breach {
+    bound: foreman_domain::BoundName::Wall,
+    limit: 1000,
+    seen: 1000,
+};
+
 fn step(kind: StepKind, result: StepResult) -> (StepName, StepKind, StepResult) {
     (StepName(format!("{kind:?}")), kind, result)
 }
@@ -59,6 +65,7 @@ fn a_bound_that_ended_the_agent_leaves_its_work_to_review() {
     let bound = || {
         Some(CancelCause::Bound {
             what: "wall time".into(),
+            breach: Some(BREACH),
         })
     };
     assert_eq!(verdict(collected(stopped_step()), bound()), None);
@@ -73,6 +80,7 @@ fn a_bound_that_ended_the_agent_leaves_its_work_to_review() {
     ];
     let reason = FailReason::Bound {
         message: "wall time".into(),
+        breach: Some(BREACH),
     };
     assert_eq!(verdict(setup, bound()), Some(Outcome::Failed { reason }));
 }

@@ -2,11 +2,12 @@
 //! where each must fail, and uncaged as the control, where each must succeed.
 //!
 //! `fm-attack ATTACK ARGUMENTS…`; `fm-attack agent FOLDER` runs such commands for a test (see
-//! `foreman_testkit::Arena`).
+//! `foreman_testkit::Arena`); `fm-attack without-nf-tables PROGRAM…` plays a poorer machine.
 
 mod agent;
 mod files;
 mod kernel;
+mod lacking;
 mod load;
 mod network;
 mod processes;
@@ -22,6 +23,9 @@ fn main() -> Result<()> {
     };
     if attack == "agent" {
         return agent::serve(rest.first().copied().unwrap_or(".arena").as_ref());
+    }
+    if attack == "without-nf-tables" {
+        return lacking::nf_tables(rest);
     }
     let saw = network::attack(attack, rest)
         .or_else(|| kernel::attack(attack, rest))

@@ -1,0 +1,55 @@
+//! How a run is brought to stop, and which bound it reached: figures, not only words.
+
+use crate::At;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a run may use up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BoundName {
+    /// Time since its first step; in milliseconds.
+    Wall,
+    /// Memory of its processes and of its files in memory; in bytes.
+    Memory,
+    /// What its steps say; in bytes.
+    Output,
+    /// What it writes; in bytes.
+    Disk,
+}
+
+/// A bound that was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Breach {
+    /// Which.
+    pub bound: BoundName,
+    /// The bound, in its unit.
+    pub limit: u64,
+    /// What was seen, in the same unit.
+    pub seen: u64,
+}
+
+/// One rung of the ladder that ends a run's processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Rung {
+    /// What is done.
+    pub by: StopBy,
+    /// When, at the latest.
+    pub at: At,
+}
+
+/// What is done to end a run's processes, mildest first.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum StopBy {
+    /// The agent is asked in its own protocol.
+    Ask,
+    /// The step is sent SIGINT.
+    Interrupt,
+    /// The step is sent SIGTERM.
+    Terminate,
+    /// Every process of the cage is killed.
+    Kill,
+}
