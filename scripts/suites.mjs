@@ -94,8 +94,12 @@ export const SUITES = [
   { name: "unit", run: () => execute((item) => item.package !== "tests") },
   { name: "product", run: whole("product") },
   { name: "blackbox", run: whole("blackbox") },
+  { name: "powercut", run: whole("powercut") },
+  { name: "runner", run: whole("runner") },
   { name: "escape", run: whole("escape", { minutes: 25 }) },
   { name: "clients", run: whole("clients") },
+  // At least 50 rounds, and as many more as four minutes allow; the orders' case comes on top.
+  { name: "torture", run: whole("torture", { minutes: 12, args: ["--minutes=4", "--least=50"] }) },
   { name: "bench-smoke", run: whole("bench", { args: ["--smoke"] }) },
   { name: "cargo-deny", run: deny },
 ];

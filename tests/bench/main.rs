@@ -1,14 +1,19 @@
 //! Benches: ratios within one run, medians, rounds interleaved. `--smoke` (also the default) is short and
 //! only shows that everything can be measured; `--full` measures and writes docs/benchmarks.md.
+//! Words choose measures by their names; then nothing is written.
 
 mod holds;
+mod many;
+mod peer;
 mod starts;
+mod store;
 mod table;
 mod traffic;
 
 use anyhow::{Result, ensure};
 use foreman_testkit::{Binaries, Stage, Who};
 use std::process::ExitCode;
+use std::time::Duration;
 use table::{Row, Table};
 
 /// How much of everything.
@@ -19,6 +24,17 @@ pub struct Size {
     pub connects: usize,
     pub holds: usize,
     pub refs: u32,
+    /// Runs that are started at once.
+    pub at_once: usize,
+    /// Runs that do nothing, and for how long that is watched.
+    pub idle: usize,
+    pub idle_for: Duration,
+    /// Events that are taken in, and events of a large log with pages that are read of it.
+    pub ingest: u64,
+    pub log: u64,
+    pub pages: usize,
+    /// Runs that have ended before an engine starts.
+    pub past_runs: u64,
 }
 
 const SMOKE: Size = Size {
@@ -27,6 +43,13 @@ const SMOKE: Size = Size {
     connects: 40,
     holds: 4,
     refs: 2_000,
+    at_once: 4,
+    idle: 4,
+    idle_for: Duration::from_secs(4),
+    ingest: 20_000,
+    log: 80_000,
+    pages: 50,
+    past_runs: 100,
 };
 const FULL: Size = Size {
     rounds: 9,
@@ -34,6 +57,13 @@ const FULL: Size = Size {
     connects: 300,
     holds: 40,
     refs: 10_000,
+    at_once: 20,
+    idle: 50,
+    idle_for: Duration::from_secs(20),
+    ingest: 500_000,
+    log: 10_000_000,
+    pages: 1_000,
+    past_runs: 10_000,
 };
 
 /// Measures one thing and gives its rows.
@@ -46,12 +76,19 @@ fn main() -> ExitCode {
     }
     let size = if full { FULL } else { SMOKE };
     let (mut table, mut passed, mut failed, mut skipped) = (Table::default(), 0, 0, 0);
-    let measures: [(&str, Measure); 5] = [
+    let measures: [(&str, Measure); 12] = [
         ("cage start", starts::cage_start),
+        ("start against the peer", starts::against_peer),
         ("shadow directory", starts::shadow_directory),
         ("traffic", traffic::bulk),
         ("connect latency", traffic::latency),
+        ("tiny fetches", traffic::fetches),
         ("holds", holds::holds),
+        ("many runs at once", many::start_at_once),
+        ("idle runs", many::idle),
+        ("store ingest", store::ingest),
+        ("store pages", store::pages),
+        ("store past runs", store::past_runs),
     ];
     let stage = match Stage::new(Who::Ordinary) {
         Ok(stage) => stage,
@@ -60,7 +97,12 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    for (name, measure) in measures {
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with("--"))
+        .collect();
+    let takes = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part));
+    for (name, measure) in measures.into_iter().filter(|(name, _)| takes(name)) {
         eprintln!("measuring: {name}");
         match measure(&stage, size) {
             Ok(rows) => {
@@ -75,7 +117,10 @@ fn main() -> ExitCode {
         }
     }
     print!("{}", table.text());
-    if full && let Err(error) = write(&table) {
+    if full
+        && wanted.is_empty()
+        && let Err(error) = write(&table)
+    {
         failed += 1;
         println!("{error:#}");
     }

@@ -1,6 +1,7 @@
 //! How long it takes until a program runs in a cage, and until a run has its own git directory.
 
 use crate::Size;
+use crate::peer::Peer;
 use crate::table::{Row, median};
 use anyhow::{Context, Result, ensure};
 use foreman_domain::EventKind;
@@ -96,6 +97,58 @@ pub fn cage_start(stage: &Stage, size: Size) -> Result<Vec<Row>> {
         ));
     }
     Ok(rows)
+}
+
+/// The peer's command line to its payload's exec, against ours to that of a whole run (worktree and git
+/// directory included), and against a cage alone, in interleaved rounds.
+pub fn against_peer(stage: &Stage, size: Size) -> Result<Vec<Row>> {
+    let peer = match Peer::find(stage)? {
+        Ok(peer) => peer,
+        Err(why) => {
+            let what = "sandbox-runtime, start to payload's exec";
+            return Ok(vec![Row::absent(what, format!("{why:#}"))]);
+        }
+    };
+    let product = stage.product()?;
+    let spec = recorded_spec(&product, stage)?;
+    let tools = tools(stage)?;
+    let repo = repos::plain(&stage.bench, "peer-start")?;
+    let program = stage.bench.program("fm-attack").display().to_string();
+    let (mut others, mut cages, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..size.rounds {
+        others.push(to_stamp(peer.command(stage, &[program.as_str(), "stamp"]))?);
+        cages.push(start_once(stage, &spec, 10_000 + round)?);
+        let begin = now_nanos();
+        let live = product.run(&repo, &["--policy", &tools], &[&program, "stamp"])?;
+        let end = stamp_of(&live.said("nanos")?)?;
+        runs.push((end - begin) / 1e6);
+        ensure!(live.ended()? == 0, "{}", live.story());
+    }
+    let (other, cage, run) = (median(&mut others), median(&mut cages), median(&mut runs));
+    Ok(vec![
+        Row::plain(
+            "sandbox-runtime, start to payload's exec, p50",
+            format!("{other:.1} ms"),
+        ),
+        Row::plain(
+            "`foreman run`, start to payload's exec (worktree and git directory included), p50",
+            format!("{run:.1} ms"),
+        ),
+        Row::plain(
+            "cage start in the same rounds (shim spawned to payload's exec), p50",
+            format!("{cage:.1} ms"),
+        ),
+        Row::at_most(
+            "cage start, as a multiple of sandbox-runtime's in the same run",
+            cage / other,
+            1.0,
+            "times",
+        ),
+        Row::plain(
+            "`foreman run`, as a multiple of sandbox-runtime's start",
+            format!("{:.2} times", run / other),
+        ),
+    ])
 }
 
 /// The spec of a real run, to start shims by without an engine.

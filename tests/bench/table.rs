@@ -31,7 +31,10 @@ impl Row {
         };
         Self {
             what: what.into(),
-            measured: format!("{figure:.1} {unit}"),
+            measured: match figure < 1.0 {
+                true => format!("{figure:.2} {unit}"),
+                false => format!("{figure:.1} {unit}"),
+            },
             budget: format!("at most {limit} {unit}"),
             verdict,
         }

@@ -2,19 +2,18 @@
 //! peer where it is there.
 
 use crate::Size;
+use crate::peer::Peer;
 use crate::table::{Row, median};
 use anyhow::{Context, Result, ensure};
-use foreman_testkit::{Arena, Binaries, MAIN_V4, PATIENCE, Stage};
+use foreman_testkit::{Arena, MAIN_V4, PATIENCE, Stage};
 use serde_json::{Value, json};
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Instant;
 
-const HOST: &str = "bulk.amended.example";
+pub const HOST: &str = "bulk.amended.example";
 
-struct Sample {
-    mib_per_second: f64,
-    cpu_seconds: f64,
+pub struct Sample {
+    pub mib_per_second: f64,
+    pub cpu_seconds: f64,
 }
 
 /// What processes of the bench's user other than the servers have used so far, in seconds: the shims,
@@ -169,7 +168,7 @@ pub fn bulk(stage: &Stage, size: Size) -> Result<Vec<Row>> {
 }
 
 /// curl's seconds as micro-seconds.
-fn in_micros(out: &str) -> Result<Option<Value>> {
+pub fn in_micros(out: &str) -> Result<Option<Value>> {
     let value: Value =
         serde_json::from_str(out.trim()).with_context(|| format!("curl said {out:?}"))?;
     let seconds = value["micros"].as_f64().context("a time")?;
@@ -194,86 +193,8 @@ fn cpu(samples: &[Sample]) -> f64 {
     )
 }
 
-/// The peer's program, installed by `npm run bench`.
-struct Peer {
-    program: PathBuf,
-    settings: PathBuf,
-    /// It leaves sockets behind in its directory for temporary files.
-    scratch: PathBuf,
-}
-
-impl Peer {
-    fn find(stage: &Stage) -> Result<Result<Self>> {
-        let package = Binaries::tools()?.join("peer/node_modules");
-        let entry = package.join("@anthropic-ai/sandbox-runtime/dist/cli.js");
-        if !entry.exists() {
-            return Ok(Err(anyhow::anyhow!(
-                "it is not installed: npm run bench installs it"
-            )));
-        }
-        for tool in ["node", "bwrap", "socat", "rg"] {
-            if stage
-                .bench
-                .shell(&stage.bench.home(), &format!("command -v {tool}"))
-                .is_err()
-            {
-                return Ok(Err(anyhow::anyhow!(
-                    "it needs {tool}, which is not on this machine"
-                )));
-            }
-        }
-        // The test's user cannot read the checkout.
-        let copy = stage.bench.scratch("peer")?.join("node_modules");
-        foreman_testkit::run(Command::new("cp").arg("-rL").arg(&package).arg(&copy))?;
-        foreman_testkit::run(Command::new("chmod").args(["-R", "a+rX"]).arg(&copy))?;
-        let settings = stage.bench.home().join("peer-settings.json");
-        let text = json!({
-            "network": {"allowedDomains": [HOST], "deniedDomains": []},
-            "filesystem": {"denyRead": [], "allowWrite": ["/tmp"], "denyWrite": []},
-        });
-        stage.bench.write(&settings, text.to_string())?;
-        Ok(Ok(Self {
-            program: copy.join("@anthropic-ai/sandbox-runtime/dist/cli.js"),
-            settings,
-            scratch: stage.bench.scratch("t")?,
-        }))
-    }
-
-    fn fetch(&self, stage: &Stage, fetch: &[&str], bytes: usize) -> Result<Sample> {
-        let before = children_cpu();
-        let quoted: Vec<String> = fetch.iter().map(|word| format!("'{word}'")).collect();
-        let quoted = quoted.join(" ");
-        let mut last = String::new();
-        // Its first connections may come before its own bridge listens.
-        for _ in 0..5 {
-            let mut command = stage.world.command(&stage.bench, "node");
-            let out = command
-                .env("TMPDIR", &self.scratch)
-                .arg(&self.program)
-                .arg("--settings")
-                .arg(&self.settings)
-                .arg("-c")
-                .arg(&quoted)
-                .output()?;
-            last = format!(
-                "{}{}",
-                String::from_utf8_lossy(&out.stdout),
-                String::from_utf8_lossy(&out.stderr)
-            );
-            if let Ok(Some(saw)) = in_micros(&String::from_utf8_lossy(&out.stdout)) {
-                let seconds = saw["micros"].as_f64().unwrap_or(f64::MAX) / 1e6;
-                return Ok(Sample {
-                    mib_per_second: bytes as f64 / f64::from(1 << 20) / seconds,
-                    cpu_seconds: children_cpu() - before,
-                });
-            }
-        }
-        anyhow::bail!("sandbox-runtime fetched nothing in five tries: {last}")
-    }
-}
-
 /// Processor time of all ended children, in seconds.
-fn children_cpu() -> f64 {
+pub fn children_cpu() -> f64 {
     use nix::sys::resource::{UsageWho, getrusage};
     use nix::sys::time::TimeValLike;
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0.0, |usage| {
@@ -313,4 +234,77 @@ pub fn latency(stage: &Stage, size: Size) -> Result<Vec<Row>> {
             "µs",
         ),
     ])
+}
+
+/// A tiny fetch by curl, as often as there are rounds and three times that: until it is connected, and
+/// until it has the answer. Through a proxy the first is the way to the proxy only.
+pub fn fetches(stage: &Stage, size: Size) -> Result<Vec<Row>> {
+    let arena = arena(stage)?;
+    let peer = Peer::find(stage)?;
+    let url = format!("http://{HOST}:8080/");
+    let form = "{\"connect\":%{time_connect},\"total\":%{time_total}}";
+    let fetch = ["curl", "-sS", "-o", "/dev/null", "-w", form, url.as_str()];
+    let (mut direct, mut caged, mut others) =
+        (Times::default(), Times::default(), Times::default());
+    for _ in 0..size.rounds * 3 {
+        let mut command = arena.product().program("curl");
+        let out = command.args(&fetch[1..]).output()?;
+        direct.add(&String::from_utf8_lossy(&out.stdout))?;
+        caged.add(&arena.start(&fetch)?.wait(PATIENCE)?.stdout)?;
+        if let Ok(peer) = &peer {
+            peer.run(stage, &fetch, |said| others.add(said))?;
+        }
+    }
+    arena.finish()?;
+    let (direct_connect, direct_total) = direct.medians();
+    let (connect, total) = caged.medians();
+    let mut rows = vec![
+        Row::plain(
+            "curl, tiny fetch: connected, direct / cage",
+            format!("{direct_connect:.2} / {connect:.2} ms"),
+        ),
+        Row::plain(
+            "curl, tiny fetch: answered, direct / cage",
+            format!("{direct_total:.2} / {total:.2} ms"),
+        ),
+    ];
+    match peer {
+        Ok(_) => {
+            let (other_connect, other_total) = others.medians();
+            rows.push(Row::plain(
+                "curl, tiny fetch: sandbox-runtime, connected (to its proxy) / answered",
+                format!("{other_connect:.2} / {other_total:.2} ms"),
+            ));
+            rows.push(Row::plain(
+                "curl, tiny fetch: answered, cage against sandbox-runtime",
+                format!("{:.2} times as long", total / other_total),
+            ));
+        }
+        Err(why) => rows.push(Row::absent(
+            "curl, tiny fetch: sandbox-runtime",
+            format!("{why:#}"),
+        )),
+    }
+    Ok(rows)
+}
+
+/// Milliseconds until curl was connected and until it had the answer.
+#[derive(Default)]
+struct Times(Vec<f64>, Vec<f64>);
+
+impl Times {
+    fn add(&mut self, said: &str) -> Result<()> {
+        let value: Value =
+            serde_json::from_str(said.trim()).with_context(|| format!("curl said {said:?}"))?;
+        let of = |key: &str| value[key].as_f64().filter(|seconds| *seconds > 0.0);
+        let connect = of("connect").context("not connected")?;
+        let total = of("total").context("not answered")?;
+        self.0.push(connect * 1e3);
+        self.1.push(total * 1e3);
+        Ok(())
+    }
+
+    fn medians(mut self) -> (f64, f64) {
+        (median(&mut self.0), median(&mut self.1))
+    }
 }

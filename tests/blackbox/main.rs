@@ -1,7 +1,13 @@
 //! What users of comparable tools were hurt by, one case each, against the real binaries: a fake
 //! agent is a script; git, processes and files are real. Run as an ordinary user.
 
+mod adoption;
+mod bases;
 mod deciding;
+mod deleting;
+mod merging;
+mod queue;
+mod serving;
 
 use foreman_testkit::suite::{Case, Tally, Wanted};
 use foreman_testkit::{Stage, Who};
@@ -23,5 +29,12 @@ fn main() -> ExitCode {
 }
 
 fn cases(stage: &Stage) -> Vec<Case<'_>> {
-    deciding::cases(stage)
+    let mut cases = deciding::cases(stage);
+    cases.extend(adoption::cases(stage));
+    cases.extend(serving::cases(stage));
+    cases.extend(bases::cases(stage));
+    cases.extend(deleting::cases(stage));
+    cases.extend(merging::cases(stage));
+    cases.extend(queue::cases(stage));
+    cases
 }

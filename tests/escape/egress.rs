@@ -2,11 +2,11 @@
 
 use crate::Attack;
 use crate::attacks;
-use crate::ground::{Ground, block_is, file_says, is_blocked, newest};
+use crate::ground::{Ground, block_is, file_says, is_blocked, newest, none_succeeded};
 use anyhow::{Context, Result, ensure};
 use foreman_domain::EventKind;
 use foreman_testkit::{
-    MAIN_V4, MAIN_V6, NEAR_V4, OTHER_V4, OTHER_V6, PATIENCE, SeenKind, eventually, until,
+    Arena, MAIN_V4, MAIN_V6, NEAR_V4, OTHER_V4, OTHER_V6, PATIENCE, SeenKind, eventually, until,
 };
 use nix::sys::signal::Signal;
 use std::time::Duration;
@@ -15,6 +15,7 @@ pub fn attacks() -> Vec<Attack> {
     attacks![
         ["E01"] dialling_an_address_without_proxy_variables_is_held,
         ["E01"] dialling_an_ipv6_address_is_held,
+        ["E01", "E24", "E29"] a_cage_without_a_network_reaches_nothing,
         ["E02"] an_allowed_name_on_another_address_is_judged_by_that_address,
         ["E03"] proxy_variables_change_nothing,
         ["E04"] a_raw_address_never_inherits_the_rule_of_a_name,
@@ -46,6 +47,44 @@ fn dialling_an_address_without_proxy_variables_is_held(ground: &Ground<'_>) -> R
     ground.nothing_at(OTHER_V4, 8443)?;
     ground.nothing_with("mark-e01")?;
     ground.control_succeeds(&attack)
+}
+
+/// On a machine that cannot hold connections, where the operator accepted a run without a network.
+fn a_cage_without_a_network_reaches_nothing(ground: &Ground<'_>) -> Result<()> {
+    let options = [
+        "--accept-weaker",
+        "network",
+        "--allow",
+        "nonet.control.example:80",
+        "--allow",
+        "198.51.100.20:8443",
+    ];
+    let product = ground.stage.product()?.without_nf_tables();
+    let repo = foreman_testkit::repos::plain(&ground.stage.bench, "nonet")?;
+    let arena = Arena::in_repository(product, &repo, &options)?;
+    for attack in [
+        &["tcp", OTHER_V4, "8443", "mark-nonet"][..],
+        &["tcp", OTHER_V6, "8443", "mark-nonet"],
+        &["tcp", NEAR_V4, "8443", "mark-nonet"],
+        &["tcp", "169.254.169.254", "80", "mark-nonet"],
+        &["udp", "198.51.100.20:7007", "mark-nonet"],
+        &["udp", "198.18.0.1:53", "mark-nonet"],
+        &["udp", "203.0.113.53:53", "mark-nonet"],
+        &["resolve", "nonet.control.example"],
+    ] {
+        let reply = arena.start_attack(attack)?.wait(PATIENCE)?;
+        let saw = reply.json()?;
+        ensure!(saw["ok"] == false, "{attack:?} succeeded: {saw}");
+        ensure!(reply.millis < 4000, "{attack:?} did not fail at once");
+    }
+    // Whoever builds a way out of it needs rights that nobody has there.
+    none_succeeded(&arena.attack(&["namespaces"])?, &[])?;
+    let devices = arena.shell("cat /proc/net/dev; cat /proc/net/route /proc/net/ipv6_route")?;
+    ensure!(!devices.stdout.contains("eth"), "{devices:?}");
+    ground.nothing_with("mark-nonet")?;
+    ground.nothing_with("nonet.control.example")?;
+    arena.finish()?;
+    ground.control_succeeds(&["tcp", OTHER_V4, "8443", "control"])
 }
 
 fn dialling_an_ipv6_address_is_held(ground: &Ground<'_>) -> Result<()> {

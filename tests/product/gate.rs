@@ -21,6 +21,12 @@ pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
             a_live_run_is_neither_merged_nor_discarded,
             planted_autoload_files_are_flagged_on_top,
             a_merge_updates_the_base_where_it_is_not_checked_out,
+            what_an_agent_leaves_beside_its_commits_steers_no_check,
+            a_check_is_held_and_answered_like_the_agent,
+            a_failed_check_keeps_a_run_from_its_base,
+            the_merge_queue_takes_one_run_after_the_other,
+            a_reviewed_run_is_pushed_and_no_hook_runs,
+            the_gates_summary_is_beside_the_diff,
         ]
     )
 }
@@ -323,5 +329,207 @@ fn a_merge_updates_the_base_where_it_is_not_checked_out(stage: &Stage) -> Result
         "git show topic:file.txt; git symbolic-ref HEAD; tail -1 file.txt",
     )?;
     ensure!(text == "x\nrefs/heads/main\ndirty\n", "{text}");
+    Ok(())
+}
+
+/// Each line plants something that a check in the agent's own tree, cage or home would meet.
+fn what_an_agent_leaves_beside_its_commits_steers_no_check(stage: &Stage) -> Result<()> {
+    let product = stage.product()?;
+    let repo = repos::plain(&stage.bench, "planted-beside")?;
+    let agent = "echo work > work.txt; git add work.txt; git commit -qm work
+        echo planted > verdict.ignored
+        mkdir -p ~/bin ~/.config /tmp/planted; echo planted > ~/.config/verdict; echo planted > /tmp/verdict
+        git config core.fsmonitor 'touch /tmp/verdict'; git config alias.status '!echo planted'
+        printf 'src/main.rs filter=x\\n' > \"$(git rev-parse --git-common-dir)/info/attributes\"
+        git update-index --assume-unchanged file.txt
+        (while sleep 0.1; do echo planted > verdict.ignored; done) & disown 2>/dev/null; echo left";
+    let check = "ls -A . ~ /tmp ~/.config; git status --porcelain; git config --list
+        ! test -e verdict.ignored && ! test -e /tmp/verdict && ! test -e ~/.config/verdict \\
+        && test -e work.txt && ! git config core.fsmonitor && ! git config alias.status \\
+        && test -z \"$(git status --porcelain)\" && echo clean";
+    let run = product.run_to_end(&repo, &["--check", check], &["sh", "-c", agent])?;
+    ensure!(run.ended()? == 0, "{}", run.story());
+    run.said("clean")?;
+    let view = product.show(&run.id()?)?;
+    ensure!(view["failed_checks"] == 0, "{view} {}", run.story());
+    ensure!(
+        view["gate"]["checks"][0]["result"]["result"] == "succeeded",
+        "{view}"
+    );
+    let left = stage
+        .bench
+        .shell(&product.data(), "ls checks state/runs/*/ | cat")?;
+    ensure!(
+        !left.contains("checks-1"),
+        "a round left its folder: {left}"
+    );
+    Ok(())
+}
+
+fn a_check_is_held_and_answered_like_the_agent(stage: &Stage) -> Result<()> {
+    let product = stage.product()?;
+    let repo = repos::plain(&stage.bench, "held-check")?;
+    // The agent's own block has the number 1: that of the check is another one.
+    let agent = "curl -sS -m 100 http://agent.held.example/ > got.txt";
+    let check = [
+        "--check",
+        "curl -sS -m 100 http://check.held.example/ && echo fetched",
+    ];
+    let run = product.run(&repo, &check, &["sh", "-c", agent])?;
+    let first = run.block("tcp agent.held.example:80")?;
+    product.amend(&first, &[])?;
+    let second = run.block("tcp check.held.example:80")?;
+    ensure!(first != second, "both are {first}");
+    product.amend(&second, &[])?;
+    run.said("fetched")?;
+    ensure!(run.ended()? == 0, "{}", run.story());
+    let view = product.show(&run.id()?)?;
+    ensure!(view["failed_checks"] == 0, "{view}");
+    ensure!(
+        view["gate"]["amendments"]
+            .as_array()
+            .is_some_and(|all| all.len() == 2),
+        "{view}"
+    );
+    Ok(())
+}
+
+fn a_failed_check_keeps_a_run_from_its_base(stage: &Stage) -> Result<()> {
+    let product = stage.product()?;
+    let repo = repos::plain(&stage.bench, "no-pass")?;
+    let check = ["--check", "echo the reason; exit 7"];
+    let run = product.run_to_end(&repo, &check, &["sh", "-c", "echo x > x.txt"])?;
+    ensure!(run.ended()? == 1, "{}", run.story());
+    let id = run.id()?;
+    let expect = token(&product, &id)?;
+    let before = repos::tip(&stage.bench, &repo, "main")?;
+    let why = refused(&product, &id, &expect)?;
+    ensure!(why.contains("exit code 7"), "{why}");
+    let shown = product.call(["diff", &id])?;
+    ensure!(shown.stdout.contains("| the reason"), "{shown:?}");
+    ensure!(repos::tip(&stage.bench, &repo, "main")? == before);
+    let arguments = [
+        "merge",
+        &id,
+        "--expect",
+        &expect,
+        "--despite-checks",
+        "known flake",
+    ];
+    product.ask(&arguments)?;
+    let told = product.call(["events", &id, "--json"])?;
+    ensure!(
+        told.stdout.contains("known flake"),
+        "the reason is not recorded"
+    );
+    Ok(())
+}
+
+fn the_merge_queue_takes_one_run_after_the_other(stage: &Stage) -> Result<()> {
+    let product = stage.product()?;
+    let repo = repos::plain(&stage.bench, "queue")?;
+    let check = ["--check", "test ! -e poison.txt"];
+    let mut ids = Vec::new();
+    for script in [
+        "echo 1 > one.txt",
+        "echo 1 > file.txt",
+        "echo 2 > file.txt",
+        "echo 3 > three.txt",
+    ] {
+        let run = product.run_to_end(&repo, &check, &["sh", "-c", script])?;
+        ensure!(run.ended()? == 0, "{}", run.story());
+        ids.push(run.id()?);
+    }
+    let mut codes = Vec::new();
+    for id in &ids {
+        let expect = token(&product, id)?;
+        let ran = product.call(["merge", "--queue", id, "--expect", &expect, "--json"])?;
+        codes.push((ran.code, ran.stdout + &ran.stderr));
+    }
+    let all: Vec<i32> = codes.iter().map(|(code, _)| *code).collect();
+    ensure!(all == [0, 0, 4, 0], "{codes:?}");
+    ensure!(
+        codes[2].1.contains("conflicts with main in file.txt"),
+        "{codes:?}"
+    );
+    let queue = product.ask(&["merges", "--all"])?;
+    let standings: Vec<&str> = queue["merges"]
+        .as_array()
+        .context("a list")?
+        .iter()
+        .filter_map(|entry| entry["standing"].as_str())
+        .collect();
+    ensure!(
+        standings == ["merged", "returned", "merged", "merged"],
+        "{queue}"
+    );
+    let text = stage.bench.shell(
+        &repo,
+        "cat one.txt three.txt file.txt; git status --porcelain; git fsck --strict 2>&1",
+    )?;
+    ensure!(text == "1\n3\n1\n", "{text}");
+    let view = product.show(&ids[2])?;
+    ensure!(view["state"] == "review", "{view}");
+    ensure!(view["gate"]["queue"]["standing"] == "returned", "{view}");
+    Ok(())
+}
+
+fn a_reviewed_run_is_pushed_and_no_hook_runs(stage: &Stage) -> Result<()> {
+    let product = stage.product()?;
+    let (repo, mark) = repos::with_hooks(&stage.bench)?;
+    let bench = &stage.bench;
+    bench.shell(
+        &repo,
+        "git -c core.hooksPath=/dev/null clone -q --bare . ../pushed.git
+         git remote add origin \"$PWD/../pushed.git\"
+         printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-push; chmod +x .git/hooks/pre-push",
+    )?;
+    let run = product.run_to_end(&repo, &[], &["sh", "-c", "echo x > x.txt"])?;
+    ensure!(run.ended()? == 0, "{}", run.story());
+    let id = run.id()?;
+    let _ = std::fs::remove_file(&mark);
+    let diff = product.ask(&["diff", &id])?;
+    let expect = diff["expect"].as_str().context("a token")?;
+    let none = product.call(["push", &id, "--json"])?;
+    ensure!(none.code == 2, "a push without a token: {none:?}");
+    let pushed = product.ask(&["push", &id, "--expect", expect, "--branch", "topic/x"])?;
+    ensure!(
+        pushed["head"] == diff["head"] && pushed["branch"] == "topic/x",
+        "{pushed}"
+    );
+    let there = bench.shell(&repo, "git --git-dir ../pushed.git rev-parse topic/x")?;
+    ensure!(diff["head"] == there.trim(), "{there}");
+    ensure!(!mark.exists(), "a hook ran");
+    let nowhere = product.call([
+        "push", &id, "--expect", expect, "--remote", "nowhere", "--json",
+    ])?;
+    ensure!(nowhere.code == 3, "{nowhere:?}");
+    bench.shell(&repo, "git remote set-url origin ssh://127.0.0.1:1/x.git")?;
+    let away = product.call(["push", &id, "--expect", expect, "--json"])?;
+    ensure!(away.code == 9, "{away:?}");
+    Ok(())
+}
+
+fn the_gates_summary_is_beside_the_diff(stage: &Stage) -> Result<()> {
+    let product = stage.product()?;
+    let script = "echo all: > Makefile; mkdir -p .github/workflows; echo on: push > .github/workflows/ci.yml; \
+                  ln -s Makefile link; echo x > src/plain.rs; chmod +x file.txt; \
+                  curl -sS -m 5 http://refused.example/; true";
+    let repo = repos::plain(&stage.bench, "summary")?;
+    let run = product.run_to_end(&repo, &["--unattended"], &["sh", "-c", script])?;
+    let id = run.id()?;
+    let diff = product.ask(&["diff", &id])?;
+    let steering = diff["gate"]["steering"].to_string();
+    for path in ["Makefile", ".github/workflows/ci.yml", "link", "file.txt"] {
+        ensure!(steering.contains(path), "{path} is not in {steering}");
+    }
+    ensure!(!steering.contains("plain.rs"), "{steering}");
+    let denied = diff["gate"]["denied"].to_string();
+    ensure!(denied.contains("refused.example"), "{diff}");
+    let shown = product.call(["show", &id])?;
+    ensure!(
+        shown.stdout.contains("Makefile") && shown.stdout.contains("refused.example"),
+        "{shown:?}"
+    );
     Ok(())
 }

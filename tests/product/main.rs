@@ -1,15 +1,21 @@
 //! The product end to end, through the real command line, in a private world: as an ordinary user,
 //! and the main path as root too.
 
+mod attempts;
 mod bounds;
 mod gate;
 mod holds;
 mod input;
+mod keeping;
 mod lives;
+mod orders;
 mod outcomes;
 mod policy;
+mod preparing;
 mod repositories;
+mod shells;
 mod terminal;
+mod weaker;
 
 use foreman_testkit::suite::{Case, Tally, Wanted};
 use foreman_testkit::{Stage, Who};
@@ -40,10 +46,16 @@ fn cases(stage: &Stage, who: Who) -> Vec<Case<'_>> {
         cases.extend(lives::cases(stage));
         cases.extend(gate::cases(stage));
         cases.extend(input::cases(stage));
+        cases.extend(keeping::cases(stage));
         cases.extend(policy::cases(stage));
+        cases.extend(preparing::cases(stage));
         cases.extend(bounds::cases(stage));
         cases.extend(repositories::cases(stage));
+        cases.extend(shells::cases(stage));
         cases.extend(terminal::cases(stage));
+        cases.extend(weaker::cases(stage));
+        cases.extend(attempts::cases(stage));
+        cases.extend(orders::cases(stage));
     }
     for case in &mut cases {
         case.name = format!("{}::{}", who.name(), case.name);
