@@ -2,6 +2,7 @@ use foreman_domain::{Event, EventKind, EventSeq, LogStream, RunId, RunState};
 use foreman_shim::journal::{JournalError, Reader, Writer, read_after};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 fn run() -> RunId {
     RunId::from_random(1)
@@ -22,8 +23,26 @@ fn scratch() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
+/// Opens a journal that nobody should have. Waits all the same: a child that another test is just
+/// starting has every lock of this process until it becomes its program.
+fn open(path: &Path, next: u64) -> Writer {
+    try_open(path, next).unwrap()
+}
+
+fn try_open(path: &Path, next: u64) -> Result<Writer, JournalError> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match Writer::open(path, run(), EventSeq(next)) {
+            Err(JournalError::Busy { .. }) if Instant::now() < deadline => {
+                std::thread::yield_now();
+            }
+            opened => return opened,
+        }
+    }
+}
+
 fn fill(path: &Path, count: u64) {
-    let mut writer = Writer::open(path, run(), EventSeq(1)).unwrap();
+    let mut writer = open(path, 1);
     for number in 0..count {
         writer
             .append(line(&format!("line {number}")), None, None)
@@ -62,7 +81,7 @@ fn numbers_start_at_one_and_go_on_after_reopening() {
 fn numbers_go_on_where_the_caller_knows_of_more_events_than_the_file() {
     let (_dir, path) = scratch();
     fill(&path, 2);
-    let mut writer = Writer::open(&path, run(), EventSeq(10)).unwrap();
+    let mut writer = open(&path, 10);
     assert_eq!(writer.append(line("x"), None, None).unwrap(), EventSeq(10));
     drop(writer);
     assert_eq!(
@@ -104,7 +123,7 @@ fn damage_before_the_last_line_is_an_error_and_never_skipped() {
     let first = good.split(|byte| *byte == b'\n').next().unwrap().to_vec();
     append_raw(&path, &first);
     append_raw(&path, b"\n");
-    let opened = Writer::open(&path, run(), EventSeq(1));
+    let opened = try_open(&path, 1);
     assert!(
         matches!(opened, Err(JournalError::Damaged { .. })),
         "{opened:?}"
@@ -119,7 +138,7 @@ fn a_repeated_number_is_damage() {
     let line = std::fs::read(&path).unwrap();
     append_raw(&path, &line);
     assert!(matches!(
-        Writer::open(&path, run(), EventSeq(1)),
+        try_open(&path, 1),
         Err(JournalError::Damaged { .. })
     ));
 }
@@ -127,19 +146,19 @@ fn a_repeated_number_is_damage() {
 #[test]
 fn a_journal_has_one_writer_at_a_time() {
     let (_dir, path) = scratch();
-    let writer = Writer::open(&path, run(), EventSeq(1)).unwrap();
+    let writer = open(&path, 1);
     assert!(matches!(
         Writer::open(&path, run(), EventSeq(1)),
         Err(JournalError::Busy { .. })
     ));
     drop(writer);
-    Writer::open(&path, run(), EventSeq(1)).unwrap();
+    open(&path, 1);
 }
 
 #[test]
 fn a_state_is_in_the_file_when_append_returns() {
     let (_dir, path) = scratch();
-    let mut writer = Writer::open(&path, run(), EventSeq(1)).unwrap();
+    let mut writer = open(&path, 1);
     writer.append(line("grouped"), None, None).unwrap();
     writer
         .append(
@@ -192,7 +211,7 @@ fn readers_beside_a_writer_see_every_event_once_and_in_order() {
             })
         })
         .collect();
-    let mut writer = Writer::open(&path, run(), EventSeq(1)).unwrap();
+    let mut writer = open(&path, 1);
     for number in 0..total {
         writer
             .append(line(&"x".repeat((number % 997) as usize)), None, None)
@@ -210,7 +229,7 @@ fn readers_beside_a_writer_see_every_event_once_and_in_order() {
 #[test]
 fn a_page_of_large_events_is_bounded() {
     let (_dir, path) = scratch();
-    let mut writer = Writer::open(&path, run(), EventSeq(1)).unwrap();
+    let mut writer = open(&path, 1);
     for _ in 0..100 {
         writer
             .append(line(&"x".repeat(100_000)), None, None)
@@ -237,7 +256,7 @@ fn flood(run: &RunId, range: std::ops::RangeInclusive<u64>) -> Vec<Event> {
 }
 
 fn fill_flood(path: &Path, range: std::ops::RangeInclusive<u64>) {
-    let mut writer = Writer::open(path, run(), EventSeq(1)).unwrap();
+    let mut writer = open(path, 1);
     for packed in foreman_domain::pack(&flood(&run(), range)) {
         writer.push_packed(packed).unwrap();
     }
@@ -287,7 +306,7 @@ fn numbers_go_on_after_a_record_of_many_events_also_when_it_was_torn() {
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(torn).unwrap();
     assert_eq!(read_after(&path, EventSeq(0), 500).unwrap().len(), 101);
-    let writer = Writer::open(&path, run(), EventSeq(1)).unwrap();
+    let writer = open(&path, 1);
     assert_eq!(writer.last_seq(), EventSeq(101));
     drop(writer);
     assert_eq!(std::fs::read(&path).unwrap(), whole);
@@ -304,7 +323,7 @@ fn a_record_that_repeats_a_number_in_its_middle_is_damage() {
     let overlapping = std::fs::read(&beside).unwrap();
     std::fs::write(&path, [whole, overlapping].concat()).unwrap();
     assert!(matches!(
-        Writer::open(&path, run(), EventSeq(1)),
+        try_open(&path, 1),
         Err(JournalError::Damaged { .. })
     ));
 }
@@ -316,7 +335,7 @@ fn a_journal_that_was_cut_keeps_its_last_line_and_where_its_numbers_stand() {
     fill(&path, 1);
     let whole = read_after(&path, EventSeq(2_000), 10).unwrap();
     for _ in 0..2 {
-        let writer = Writer::open(&path, run(), EventSeq(1)).unwrap();
+        let writer = open(&path, 1);
         writer.keep_last_line().unwrap();
         assert_eq!(read_after(&path, EventSeq(0), 10).unwrap(), whole);
     }
@@ -328,7 +347,7 @@ fn a_journal_that_was_cut_keeps_its_last_line_and_where_its_numbers_stand() {
     );
     assert!(std::fs::metadata(&path).unwrap().len() < 1_000);
     let (_other, empty) = scratch();
-    let writer = Writer::open(&empty, run(), EventSeq(1)).unwrap();
+    let writer = open(&empty, 1);
     writer.keep_last_line().unwrap();
     assert_eq!(std::fs::metadata(&empty).unwrap().len(), 0);
 }
@@ -338,7 +357,7 @@ fn a_last_line_of_any_length_is_kept_whole() {
     for size in [1, 16_000, 17_000, 300_000] {
         let (_dir, path) = scratch();
         fill(&path, 3);
-        let mut writer = Writer::open(&path, run(), EventSeq(1)).unwrap();
+        let mut writer = open(&path, 1);
         writer.append(line(&"x".repeat(size)), None, None).unwrap();
         writer.keep_last_line().unwrap();
         assert_eq!(
@@ -354,18 +373,10 @@ fn whoever_waited_for_a_journal_that_was_cut_writes_the_one_in_its_place() {
     let (_dir, path) = scratch();
     for round in 0..200_u64 {
         fill(&path, 2);
-        let cutter = Writer::open(&path, run(), EventSeq(1)).unwrap();
+        let cutter = open(&path, 1);
         let waiter = std::thread::spawn({
             let path = path.clone();
-            move || {
-                loop {
-                    match Writer::open(&path, run(), EventSeq(1)) {
-                        Ok(writer) => return writer,
-                        Err(JournalError::Busy { .. }) => std::thread::yield_now(),
-                        Err(other) => panic!("{other}"),
-                    }
-                }
-            }
+            move || open(&path, 1)
         });
         cutter.keep_last_line().unwrap();
         let mut writer = waiter.join().unwrap();
@@ -376,9 +387,6 @@ fn whoever_waited_for_a_journal_that_was_cut_writes_the_one_in_its_place() {
             seqs(&read_after(&path, EventSeq(0), 10).unwrap())[..],
             [last, last + 1][..]
         );
-        Writer::open(&path, run(), EventSeq(1))
-            .unwrap()
-            .keep_last_line()
-            .unwrap();
+        open(&path, 1).keep_last_line().unwrap();
     }
 }
