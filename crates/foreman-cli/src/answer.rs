@@ -2,10 +2,12 @@
 //!
 //! The one place that writes to stdout and stderr outside the live screen.
 
+use crate::layout::pad;
 use crate::paint::{Paint, Tone};
 use foreman_domain::{Failure, WIRE_VERSION, escape_json, sanitize_line};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 /// How this command answers.
@@ -74,6 +76,19 @@ impl Answer {
     /// When stdout cannot be written.
     pub fn lines(&self, lines: &[String]) -> io::Result<()> {
         lines.iter().try_for_each(|line| self.line(line))
+    }
+
+    /// Writes what is known of one thing for people: what it is, its id, and a line a fact. The texts
+    /// must be sanitised.
+    ///
+    /// # Errors
+    /// When stdout cannot be written.
+    pub fn facts(&self, what: &str, id: &dyn Display, rows: &[(&str, String)]) -> io::Result<()> {
+        self.line(&format!("{} {id}", self.paint.paint(Tone::Strong, what)))?;
+        rows.iter().try_for_each(|(label, text)| {
+            let label = self.paint.paint(Tone::Dim, &pad(label, 11));
+            self.line(&format!("  {label} {text}"))
+        })
     }
 
     /// Writes a paragraph for people, cut between words. The text must be sanitised.

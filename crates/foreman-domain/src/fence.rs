@@ -1,33 +1,9 @@
 //! Who may write to a run: the engine that holds the data directory and, for each run, its claim.
 
-use crate::Epoch;
+use crate::{Epoch, RunEpoch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// Ownership of one run by an engine; +1 each time an engine claims the run.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Default,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-)]
-#[serde(transparent)]
-pub struct RunEpoch(pub u64);
-
-impl fmt::Display for RunEpoch {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(out)
-    }
-}
 
 /// What every write to a run carries. Pairs are ordered as they were given out: a later engine before
 /// a later claim of the same engine.

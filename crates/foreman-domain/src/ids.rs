@@ -264,6 +264,10 @@ number!(
     Epoch
 );
 number!(
+    /// Ownership of one run by an engine; +1 each time an engine claims the run.
+    RunEpoch
+);
+number!(
     /// Place of an event in its run's log, from 1, without holes (a `gap` event fills a dropped range).
     EventSeq
 );

@@ -24,8 +24,10 @@ pub use block::{
 };
 pub use event::{ConnectVerdict, Event, EventKind, LogStream, ProcessRef, WIRE_VERSION, Wall};
 pub use failure::{Code, ExitCode, Failure};
-pub use fence::{Fence, RunEpoch};
-pub use ids::{AmendmentId, BlockId, Epoch, EventSeq, HoldId, IdError, OrderId, Revision, RunId};
+pub use fence::Fence;
+pub use ids::{
+    AmendmentId, BlockId, Epoch, EventSeq, HoldId, IdError, OrderId, Revision, RunEpoch, RunId,
+};
 pub use order::{IllegalOrderTransition, OrderDone, OrderEvent, OrderFailure, OrderState};
 pub use record::{Packed, RECORD_BYTES, RECORD_EVENTS, Record, Span, last_seq_of, pack};
 pub use run::{

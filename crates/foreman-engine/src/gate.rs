@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 pub(crate) mod by_itself;
 pub(crate) mod check_plan;
+mod events;
 mod first_round;
 mod order_files;
 mod push;

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +32,26 @@ pub(crate) struct Lock {
     file: File,
 }
 
+/// A file with its lock, or `None` while another process has that. The lock is the kernel's and ends
+/// with the process.
+pub(crate) fn try_lock(path: &Path) -> Result<Option<File>, Failure> {
+    let fail = |error| unusable("the lock file", path, &error);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(nix::libc::O_NOFOLLOW)
+        .open(path)
+        .map_err(fail)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(fail(error)),
+    }
+}
+
 /// Who holds a data directory, as that process wrote it down.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Holder {
@@ -42,22 +62,7 @@ pub(crate) struct Holder {
 impl Lock {
     /// Takes the lock, or `None` while another process has it.
     pub fn take(layout: &Layout) -> Result<Option<Self>, Failure> {
-        let path = layout.lock();
-        let fail = |error| unusable("the lock file", &path, &error);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(nix::libc::O_NOFOLLOW)
-            .open(&path)
-            .map_err(fail)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self { file })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(fail(error)),
-        }
+        Ok(try_lock(&layout.lock())?.map(|file| Self { file }))
     }
 
     /// Who holds it, where that can be read.

@@ -17,7 +17,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// Events in one transaction.
 const BATCH: usize = 512;
@@ -69,17 +68,13 @@ impl Engine {
     pub async fn open_log(&self, run: &RunId, details: &RunDetails) -> Result<RunLog, Failure> {
         self.sure().await?;
         private_dir(details.folder())?;
-        let deadline = Instant::now() + LETTING_GO;
         let known = self.store.run(run).await.or_fail()?.last_seq;
         let mut damage = None;
         let writer = loop {
             let (path, id) = (details.files.journal.clone(), run.clone());
-            let opened =
-                tokio::task::spawn_blocking(move || Writer::open(&path, id, known.next())).await;
+            let opening = move || Writer::open_in_turn(&path, &id, known.next(), LETTING_GO);
+            let opened = tokio::task::spawn_blocking(opening).await;
             match opened.map_err(join)? {
-                Err(JournalError::Busy { .. }) if Instant::now() < deadline => {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
                 Err(JournalError::Damaged { path, .. }) if damage.is_none() => {
                     let aside = path.with_extension("damaged");
                     std::fs::rename(&path, &aside).map_err(|error| {
@@ -87,7 +82,7 @@ impl Engine {
                     })?;
                     damage = Some(aside);
                 }
-                other => break other.or_fail()?,
+                other => break other.or_fail()?.0,
             }
         };
         let log = RunLog {

@@ -7,11 +7,12 @@
 use crate::api::{LeftRun, ShutdownReport, ShutdownRequest};
 use crate::engine::Engine;
 use crate::failures::{OrFail, io};
-use crate::layout::{Layout, unusable};
+use crate::hosting::try_lock;
+use crate::layout::Layout;
 use crate::{Host, HostOptions};
 use foreman_domain::{Code, Failure, RunId};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -245,20 +246,7 @@ impl ServiceLock {
     /// When the data directory cannot be used.
     pub fn take(options: &HostOptions) -> Result<Option<Self>, Failure> {
         let path = Layout::prepare(options)?.state().join("service.lock");
-        let fail = |error: std::io::Error| unusable("the lock file", &path, &error);
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(nix::libc::O_NOFOLLOW)
-            .open(&path)
-            .map_err(fail)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self { _file: file })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(fail(error)),
-        }
+        Ok(try_lock(&path)?.map(|file| Self { _file: file }))
     }
 }
 

@@ -35,14 +35,8 @@ impl Store {
         kinds: &[String],
     ) -> Result<EventSlice, StoreError> {
         let what = "read events";
-        let row = sqlx::query("SELECT number, last_seq FROM runs WHERE id = ?")
-            .bind(run.as_str())
-            .fetch_optional(&self.reader)
-            .await
-            .during(what)?
-            .ok_or_else(|| StoreError::NoRun(run.clone()))?;
-        let number: i64 = row.get(0);
-        let last_seq = EventSeq(unsigned(row.get(1)));
+        let (number, last_seq) = self.extent_of(run, what).await?;
+        let last_seq = EventSeq(unsigned(last_seq));
         let mut query = QueryBuilder::<Sqlite>::new("SELECT seq, json FROM events WHERE run = ");
         query
             .push_bind(number)
@@ -84,5 +78,23 @@ impl Store {
             cursor,
             last_seq,
         })
+    }
+
+    /// The row number of a run, and its newest event.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRun`]; [`StoreError::Statement`] when the database cannot be read.
+    pub(crate) async fn extent_of(
+        &self,
+        run: &RunId,
+        what: &'static str,
+    ) -> Result<(i64, i64), StoreError> {
+        let row = sqlx::query("SELECT number, last_seq FROM runs WHERE id = ?")
+            .bind(run.as_str())
+            .fetch_optional(&self.reader)
+            .await
+            .during(what)?
+            .ok_or_else(|| StoreError::NoRun(run.clone()))?;
+        Ok((row.get(0), row.get(1)))
     }
 }

@@ -233,13 +233,7 @@ impl Store {
         limit: u32,
     ) -> Result<Found, StoreError> {
         let what = "search events";
-        let row = sqlx::query("SELECT number, last_seq FROM runs WHERE id = ?")
-            .bind(run.as_str())
-            .fetch_optional(&self.reader)
-            .await
-            .during(what)?
-            .ok_or_else(|| StoreError::NoRun(run.clone()))?;
-        let (number, last_seq): (i64, i64) = (row.get(0), row.get(1));
+        let (number, last_seq) = self.extent_of(run, what).await?;
         let before = before.map_or(last_seq + 1, |SearchCursor(before)| before);
         // The row that holds the event before the cursor may end behind it.
         let end: Option<i64> =

@@ -5,7 +5,6 @@ use crate::answer::Answer;
 use crate::args::{HintArgs, OrderAddArgs, OrderCommand, OrderEditArgs, RecurrenceArgs, TextArgs};
 use crate::engine::Engine;
 use crate::error::CliError;
-use crate::layout::pad;
 use crate::paint::Tone;
 use crate::words;
 use foreman_domain::{At, Code, ExitCode, Failure, OrderId, OrderState, sanitize_line};
@@ -347,7 +346,6 @@ fn tell(view: &OrderView, answer: &Answer) -> Done {
 }
 
 fn facts(order: &OrderView, answer: &Answer) -> Result<(), CliError> {
-    let paint = answer.paint();
     let listed = |ids: &[OrderId]| {
         let ids: Vec<&str> = ids.iter().map(OrderId::as_str).collect();
         ids.join(", ")
@@ -404,18 +402,7 @@ fn facts(order: &OrderView, answer: &Answer) -> Result<(), CliError> {
         let runs: Vec<&str> = order.runs.iter().map(|run| run.as_str()).collect();
         rows.push(("runs", runs.join(", ")));
     }
-    answer.line(&format!(
-        "{} {}",
-        paint.paint(Tone::Strong, "order"),
-        order.id
-    ))?;
-    for (label, text) in rows {
-        answer.line(&format!(
-            "  {} {text}",
-            paint.paint(Tone::Dim, &pad(label, 11))
-        ))?;
-    }
-    Ok(())
+    Ok(answer.facts("order", &order.id, &rows)?)
 }
 
 #[cfg(test)]

@@ -197,7 +197,6 @@ fn freshness(run: &RunView) -> String {
 
 /// A run's facts, one a line.
 fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
-    let paint = answer.paint();
     let path = |path: &std::path::Path| sanitize_line(&path.to_string_lossy());
     let mut rows = vec![
         ("title", sanitize_line(&run.title)),
@@ -272,14 +271,7 @@ fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
     for check in &run.checks {
         rows.push(("check", sanitize_line(check)));
     }
-    answer.line(&format!("{} {}", paint.paint(Tone::Strong, "run"), run.id))?;
-    for (label, text) in rows {
-        answer.line(&format!(
-            "  {} {text}",
-            paint.paint(Tone::Dim, &pad(label, 11))
-        ))?;
-    }
-    Ok(())
+    answer.facts("run", &run.id, &rows)
 }
 
 #[cfg(test)]

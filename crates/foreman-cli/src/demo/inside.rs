@@ -12,7 +12,6 @@ use crate::{place, words};
 use foreman_domain::{Code, EventSeq, ExitCode, Failure, RunState, sanitize_line};
 use foreman_engine::api::{Commands, DiffView, MergeRequest, Remote, RunCreate, RunRef, RunView};
 use foreman_engine::{Host, HostOptions};
-use foreman_policy::Bounds;
 use serde_json::json;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -142,22 +141,10 @@ fn farewell(keep: bool, answer: &Answer) -> Done {
 }
 
 fn order(repo: &Path) -> RunCreate {
+    let argv = ["bash", "agent.sh"].map(String::from).to_vec();
     RunCreate {
-        repo: repo.to_owned(),
         title: Some("take over the newest release".into()),
-        base: None,
-        allow: vec![],
-        policy: None,
-        bounds: Bounds::default(),
-        setup: None,
-        checks: vec![],
-        terminal: None,
-        unattended: false,
-        accept_weaker: vec![],
-        argv: ["bash", "agent.sh"].map(String::from).to_vec(),
-        env: vec![],
-        proxy: vec![],
-        prepare: Default::default(),
+        ..RunCreate::new(repo.to_owned(), argv)
     }
 }
 

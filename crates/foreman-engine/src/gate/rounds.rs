@@ -33,6 +33,7 @@ use foreman_shim::protocol::{Continues, ExitRecord, HoldMode, RunFiles};
 use foreman_store::{StoredRound, StoredRun};
 use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,8 +47,6 @@ const LOOK: Duration = Duration::from_millis(20);
 const TAIL: usize = 20;
 /// Characters of such a line.
 const LINE: usize = 500;
-/// Events of a page.
-const PAGE: u32 = 512;
 
 /// What happens to what a check tries and no rule allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -411,33 +410,22 @@ impl Engine {
             .iter()
             .map(|check| (check.step.clone(), VecDeque::new()))
             .collect();
-        let Some(mut after) = self.start_of(run, checks).await? else {
+        let Some(after) = self.start_of(run, checks).await? else {
             return Ok(tails);
         };
-        let kinds = ["output".to_owned()];
-        loop {
-            let page = self
-                .store
-                .events(run, after, PAGE, &kinds)
-                .await
-                .or_fail()?;
-            for event in &page.events {
-                let (EventKind::Output { text, .. }, Some(step)) = (&event.kind, &event.step)
-                else {
-                    continue;
-                };
-                if let Some((_, tail)) = tails.iter_mut().find(|(name, _)| *name == step.0) {
-                    if tail.len() == TAIL {
-                        tail.pop_front();
-                    }
-                    tail.push_back(text.chars().take(LINE).collect());
+        self.each_event(run, after, "output", |event| {
+            if let (EventKind::Output { text, .. }, Some(step)) = (&event.kind, &event.step)
+                && let Some((_, tail)) = tails.iter_mut().find(|(name, _)| *name == step.0)
+            {
+                if tail.len() == TAIL {
+                    tail.pop_front();
                 }
+                tail.push_back(text.chars().take(LINE).collect());
             }
-            if page.events.is_empty() {
-                return Ok(tails);
-            }
-            after = page.cursor;
-        }
+            ControlFlow::Continue(())
+        })
+        .await?;
+        Ok(tails)
     }
 
     /// The event before the first check of a round.
@@ -446,24 +434,17 @@ impl Engine {
         run: &RunId,
         checks: &[CheckResult],
     ) -> Result<Option<EventSeq>, Failure> {
-        let (kinds, mut after) = (["step_started".to_owned()], EventSeq(0));
-        loop {
-            let page = self
-                .store
-                .events(run, after, PAGE, &kinds)
-                .await
-                .or_fail()?;
-            for event in &page.events {
-                let step = event.step.as_ref();
-                if step.is_some_and(|step| checks.iter().any(|check| check.step == step.0)) {
-                    return Ok(Some(EventSeq(event.seq.0.saturating_sub(1))));
-                }
+        let mut start = None;
+        self.each_event(run, EventSeq(0), "step_started", |event| {
+            let step = event.step.as_ref();
+            if step.is_some_and(|step| checks.iter().any(|check| check.step == step.0)) {
+                start = Some(EventSeq(event.seq.0.saturating_sub(1)));
+                return ControlFlow::Break(());
             }
-            if page.events.is_empty() {
-                return Ok(None);
-            }
-            after = page.cursor;
-        }
+            ControlFlow::Continue(())
+        })
+        .await?;
+        Ok(start)
     }
 }
 

@@ -10,15 +10,15 @@ use crate::gate::queue::shown;
 use crate::gate::scope::covers;
 use crate::review::git;
 use foreman_domain::{
-    AmendmentState, BlockState, Decision, EventKind, EventSeq, Failure, OrderId, RunState,
-    sanitize_line,
+    AmendmentState, BlockState, Decision, EventKind, EventSeq, Failure, RunState, sanitize_line,
 };
 use foreman_git::{Touched, steering};
-use foreman_store::{BlockFilter, StoreError, StoredRun};
+use foreman_schedule::ScopeClaim;
+use foreman_store::{BlockFilter, StoredRun};
+use std::ops::ControlFlow;
 
 /// The most entries of one list.
 const MOST: usize = 200;
-const PAGE: u32 = 512;
 const GITLINK: u32 = 0o160_000;
 
 impl Engine {
@@ -48,6 +48,7 @@ impl Engine {
                 .into_iter()
                 .map(|one| format!("{} ({})", one.path, one.what)),
         );
+        let claim = self.claim_of(&run.order).await?;
         let (open, denied) = self.blocks_in_words(run).await?;
         let queue = self.store.newest_merge(&run.id).await.or_fail()?;
         Ok(GateSummary {
@@ -55,7 +56,7 @@ impl Engine {
             open,
             denied,
             bounds: self.bounds_in_words(run).await?,
-            outside_scope: outside(&touched, &self.scope_of(&run.order).await?),
+            outside_scope: outside(&touched, claim.as_ref()),
             steering: steered,
             submodules: touched
                 .iter()
@@ -116,52 +117,23 @@ impl Engine {
     }
 
     async fn bounds_in_words(&self, run: &StoredRun) -> Result<Vec<String>, Failure> {
-        let (kinds, mut after, mut reached) = (["bound".to_owned()], EventSeq(0), Vec::new());
-        loop {
-            let page = self
-                .store
-                .events(&run.id, after, PAGE, &kinds)
-                .await
-                .or_fail()?;
-            for event in &page.events {
-                if let EventKind::Bound {
-                    bound,
-                    figure,
-                    limit,
-                    reached: true,
-                    ..
-                } = &event.kind
-                    && reached.len() < MOST
-                {
-                    reached.push(sanitize_line(&format!("{bound}: {figure} of {limit}")));
-                }
+        let mut reached = Vec::new();
+        self.each_event(&run.id, EventSeq(0), "bound", |event| {
+            if let EventKind::Bound {
+                bound,
+                figure,
+                limit,
+                reached: true,
+                ..
+            } = &event.kind
+                && reached.len() < MOST
+            {
+                reached.push(sanitize_line(&format!("{bound}: {figure} of {limit}")));
             }
-            if page.events.is_empty() {
-                return Ok(reached);
-            }
-            after = page.cursor;
-        }
-    }
-
-    /// The patterns that an order declared; none for one that declared nothing.
-    async fn scope_of(&self, order: &OrderId) -> Result<Option<Vec<String>>, Failure> {
-        let stored = match self.store.order(order).await {
-            Ok(stored) => stored,
-            // The order of a single `foreman run`.
-            Err(StoreError::NoOrder(_)) => return Ok(None),
-            Err(error) => return Err(error).or_fail(),
-        };
-        let spec: serde_json::Value =
-            serde_json::from_str(&stored.spec).map_err(crate::failures::internal)?;
-        let patterns = spec
-            .pointer("/scope/patterns")
-            .and_then(|list| list.as_array());
-        Ok(patterns
-            .map(|list| {
-                let texts = list.iter().filter_map(|one| one.as_str());
-                texts.map(str::to_owned).collect::<Vec<_>>()
-            })
-            .filter(|patterns| !patterns.is_empty()))
+            ControlFlow::Continue(())
+        })
+        .await?;
+        Ok(reached)
     }
 }
 
@@ -175,8 +147,9 @@ async fn commands_of(details: &RunDetails) -> Vec<String> {
     }
 }
 
-fn outside(touched: &[Touched], scope: &Option<Vec<String>>) -> Vec<String> {
-    let Some(patterns) = scope else {
+fn outside(touched: &[Touched], claim: Option<&ScopeClaim>) -> Vec<String> {
+    let patterns = claim.map(|claim| &claim.patterns);
+    let Some(patterns) = patterns.filter(|patterns| !patterns.is_empty()) else {
         return Vec::new();
     };
     touched

@@ -17,7 +17,7 @@ const KEPT: usize = 200;
 
 impl Engine {
     /// The paths that an order means to change; nothing for a single run, or where none are declared.
-    async fn claim_of(&self, order: &OrderId) -> Result<Option<ScopeClaim>, Failure> {
+    pub(crate) async fn claim_of(&self, order: &OrderId) -> Result<Option<ScopeClaim>, Failure> {
         match self.store.order(order).await {
             Ok(order) => Ok(decode(&order)?.scope),
             Err(StoreError::NoOrder(_)) => Ok(None),

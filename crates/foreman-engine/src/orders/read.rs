@@ -11,7 +11,7 @@ use foreman_policy::{Bounds, parse_allow, parse_bounds, parse_duration};
 use foreman_schedule::{
     Autonomy, Cadence, Complexity, Enforcement, Hints, Impact, Missed, Recurrence, ScopeClaim,
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Keys of an order.
 pub(super) const KEYS: &[&str] = &[
@@ -119,7 +119,7 @@ pub(super) fn order(
             copy: section.texts("copy")?,
             ..crate::api::Preparation::default()
         },
-        ..blank(repo, argv)
+        ..RunCreate::new(repo, argv)
     };
     let spec = OrderSpec {
         run,
@@ -143,27 +143,6 @@ pub(super) fn order(
         attempts: section.whole("attempts", 1, MOST_ATTEMPTS)?,
         agents,
     })
-}
-
-/// A run of this command with nothing else said.
-pub(super) fn blank(repo: PathBuf, argv: Vec<String>) -> RunCreate {
-    RunCreate {
-        repo,
-        title: None,
-        base: None,
-        allow: Vec::new(),
-        policy: None,
-        bounds: Bounds::default(),
-        setup: None,
-        checks: Vec::new(),
-        terminal: None,
-        unattended: false,
-        accept_weaker: Vec::new(),
-        argv,
-        env: Vec::new(),
-        proxy: Vec::new(),
-        prepare: crate::api::Preparation::default(),
-    }
 }
 
 fn prompt(section: &Section<'_>, body: Option<&str>) -> Result<Option<String>, Failure> {

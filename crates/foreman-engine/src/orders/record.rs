@@ -141,7 +141,7 @@ mod tests {
     fn spec(argv: &[&str], prompt: Option<&str>) -> OrderSpec {
         let argv = argv.iter().map(|word| (*word).to_owned()).collect();
         OrderSpec {
-            run: super::super::read::blank("/repo".into(), argv),
+            run: RunCreate::new("/repo".into(), argv),
             env_from: vec!["KEY".into()],
             prompt: prompt.map(str::to_owned),
             hints: Default::default(),

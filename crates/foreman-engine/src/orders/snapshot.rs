@@ -7,7 +7,8 @@ use crate::engine::Engine;
 use crate::failures::OrFail;
 use foreman_domain::{At, Failure, OrderId, OrderState, RunId};
 use foreman_schedule::{
-    Decision, Estimate, InFlight, OrderFacts, RetryAt, Snapshot, Standing, WaitReason, dispatch,
+    Amounts, Decision, Estimate, InFlight, OrderFacts, RetryAt, Snapshot, Standing, WaitReason,
+    dispatch,
 };
 use foreman_store::{OrderFilter, OrderStanding, StoredFault, StoredOrder};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,13 @@ pub(super) struct Picture {
     pub apart: BTreeMap<OrderId, Option<WaitReason>>,
 }
 
+impl Picture {
+    /// What of the budgets is reserved for an order that starts.
+    pub fn reserved(&self, id: &OrderId) -> Amounts {
+        self.decision.reserve.get(id).copied().unwrap_or_default()
+    }
+}
+
 impl Engine {
     /// Looks at the queue. The caller has the queue's turn where it means to start something.
     pub(super) async fn picture(&self, look: Look<'_>, now: At) -> Result<Picture, Failure> {
@@ -66,12 +74,14 @@ impl Engine {
             orders: Vec::new(),
             in_flight: Vec::new(),
         };
+        let children = children_of_each(&standings);
         for (order, spec) in picture.orders.values() {
             let by_hand = order.manual || matches!(look, Look::ByHand(id) if *id == order.id);
             if by_hand {
                 snapshot.manual.insert(order.id.clone());
             }
-            let mut facts = facts_of(order, spec, &standings);
+            let children = children.get(&order.id).copied().unwrap_or(0);
+            let mut facts = facts_of(order, spec, children);
             facts.fault = fault_of(order.fault.as_ref(), look, by_hand, now);
             if starting.contains(&order.id) {
                 facts.standing = Standing::InFlight;
@@ -157,11 +167,16 @@ impl Engine {
     }
 }
 
-fn facts_of(order: &StoredOrder, spec: &OrderSpec, standings: &[OrderStanding]) -> OrderFacts {
-    let children = standings
-        .iter()
-        .filter(|other| other.parent.as_ref() == Some(&order.id))
-        .count();
+/// How many orders, closed ones too, name each as their parent.
+fn children_of_each(standings: &[OrderStanding]) -> BTreeMap<&OrderId, u32> {
+    let mut children = BTreeMap::new();
+    for parent in standings.iter().filter_map(|order| order.parent.as_ref()) {
+        *children.entry(parent).or_default() += 1;
+    }
+    children
+}
+
+fn facts_of(order: &StoredOrder, spec: &OrderSpec, children: u32) -> OrderFacts {
     OrderFacts {
         id: order.id.clone(),
         standing: standing(&order.state),
@@ -170,7 +185,7 @@ fn facts_of(order: &StoredOrder, spec: &OrderSpec, standings: &[OrderStanding]) 
         hints: spec.hints.clone(),
         claim: spec.scope.clone(),
         depends_on: spec.depends_on.clone(),
-        children: u32::try_from(children).unwrap_or(u32::MAX),
+        children,
         group: order.group.clone(),
         estimate: Estimate {
             tokens: None,

@@ -55,13 +55,7 @@ impl Engine {
             let Some((order, spec)) = picture.orders.get(id) else {
                 continue;
             };
-            let amounts = picture
-                .decision
-                .reserve
-                .get(id)
-                .copied()
-                .unwrap_or_default();
-            self.begin_order(order.clone(), spec.clone(), amounts);
+            self.begin_order(order.clone(), spec.clone(), picture.reserved(id));
         }
         Ok(())
     }
@@ -153,20 +147,14 @@ impl Engine {
         id: &OrderId,
     ) -> Result<Result<Starting, WaitReason>, Failure> {
         let picture = self.picture(Look::ByHand(id), At::now()).await?;
-        let mut waiting = picture.decision.waiting.into_iter();
+        let mut waiting = picture.decision.waiting.iter();
         if let Some((_, reason)) = waiting.find(|(waiting, _)| waiting == id) {
-            return Ok(Err(reason));
+            return Ok(Err(reason.clone()));
         }
         let Some((order, spec)) = picture.orders.get(id) else {
             return Err(internal(format!("order {id} is not in the queue")));
         };
-        let amounts = picture
-            .decision
-            .reserve
-            .get(id)
-            .copied()
-            .unwrap_or_default();
-        self.begin_order(order.clone(), spec.clone(), amounts)
+        self.begin_order(order.clone(), spec.clone(), picture.reserved(id))
             .map(Ok)
             .ok_or_else(|| internal(format!("order {id} is being started already")))
     }

@@ -12,7 +12,7 @@ use crate::lease::{Attempt, Lease};
 use foreman_domain::{
     At, CancelCause, Code, EventKind, EventSeq, FailReason, Failure, OrderId, Outcome, RunId,
 };
-use foreman_policy::{Bounds, Policy};
+use foreman_policy::Policy;
 use foreman_store::{NewRun, Store, Taken};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -106,24 +106,11 @@ impl World {
 
     fn request(&self) -> RunCreate {
         RunCreate {
-            repo: self.at("repo"),
-            title: None,
-            base: None,
-            allow: vec![],
-            policy: None,
-            bounds: Bounds::default(),
-            setup: None,
-            checks: vec![],
-            terminal: None,
-            unattended: false,
-            accept_weaker: vec![],
-            argv: vec!["true".into()],
-            env: vec![],
-            proxy: vec![],
             prepare: Preparation {
                 copy: vec![".env".into()],
                 ..Preparation::default()
             },
+            ..RunCreate::new(self.at("repo"), vec!["true".into()])
         }
     }
 

@@ -5,7 +5,6 @@ use foreman_engine::api::{
     BlockList, BlockView, Commands, EventsRequest, RunCreate, RunRef, RunView,
 };
 use foreman_engine::{Host, HostOptions};
-use foreman_policy::Bounds;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -73,23 +72,7 @@ impl Scene {
             .chain(script)
             .map(|word| (*word).to_owned())
             .collect();
-        RunCreate {
-            repo: self.repo(),
-            title: None,
-            base: None,
-            allow: vec![],
-            policy: None,
-            bounds: Bounds::default(),
-            setup: None,
-            checks: vec![],
-            terminal: None,
-            unattended: false,
-            accept_weaker: vec![],
-            argv,
-            env: vec![],
-            proxy: vec![],
-            prepare: Default::default(),
-        }
+        RunCreate::new(self.repo(), argv)
     }
 
     /// Starts a run and waits until it is prepared, or is at rest because that failed.

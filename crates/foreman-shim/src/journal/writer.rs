@@ -9,6 +9,10 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Pause between two looks whether a journal has been let go of.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// The one writer of a journal. Blocking: meant for a thread of its own, or for few events.
 ///
@@ -36,6 +40,29 @@ impl Writer {
     /// last line.
     pub fn open(path: &Path, run: RunId, next_seq: EventSeq) -> Result<Self, JournalError> {
         Self::open_indexed(path, run, next_seq).map(|(writer, _)| writer)
+    }
+
+    /// As [`Writer::open_indexed`], and waits for whoever has the journal to let go of it, but not longer
+    /// than `patience`. A writer that is gone may have it a moment more: a child that its process is
+    /// just starting has every lock with it until it becomes its program.
+    ///
+    /// # Errors
+    /// As [`Writer::open`].
+    pub fn open_in_turn(
+        path: &Path,
+        run: &RunId,
+        next_seq: EventSeq,
+        patience: Duration,
+    ) -> Result<(Self, Index), JournalError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match Self::open_indexed(path, run.clone(), next_seq) {
+                Err(JournalError::Busy { .. }) if Instant::now() < deadline => {
+                    std::thread::sleep(LOOK);
+                }
+                opened => return opened,
+            }
+        }
     }
 
     /// As [`Writer::open`], and gives the index of what the file holds.

@@ -86,15 +86,7 @@ impl Feed {
     /// let go: the engine has closed the file, but a child that it is just starting for another run
     /// has the lock with it until it becomes its program.
     pub(super) fn open(path: &Path, run: &RunId) -> Result<(Self, FeedThread), JournalError> {
-        let deadline = Instant::now() + LETTING_GO;
-        let (writer, index) = loop {
-            match Writer::open_indexed(path, run.clone(), EventSeq(1)) {
-                Err(JournalError::Busy { .. }) if Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-                opened => break opened?,
-            }
-        };
+        let (writer, index) = Writer::open_in_turn(path, run, EventSeq(1), LETTING_GO)?;
         let open_error = |source| JournalError::Open {
             path: path.to_owned(),
             source,

@@ -2,7 +2,7 @@ use foreman_domain::{Event, EventKind, EventSeq, LogStream, RunId, RunState};
 use foreman_shim::journal::{JournalError, Reader, Writer, read_after};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn run() -> RunId {
     RunId::from_random(1)
@@ -30,15 +30,8 @@ fn open(path: &Path, next: u64) -> Writer {
 }
 
 fn try_open(path: &Path, next: u64) -> Result<Writer, JournalError> {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        match Writer::open(path, run(), EventSeq(next)) {
-            Err(JournalError::Busy { .. }) if Instant::now() < deadline => {
-                std::thread::yield_now();
-            }
-            opened => return opened,
-        }
-    }
+    let patience = Duration::from_secs(20);
+    Writer::open_in_turn(path, &run(), EventSeq(next), patience).map(|(writer, _)| writer)
 }
 
 fn fill(path: &Path, count: u64) {

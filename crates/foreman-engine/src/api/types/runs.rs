@@ -47,6 +47,30 @@ pub struct RunCreate {
     pub prepare: Preparation,
 }
 
+impl RunCreate {
+    /// A run of this command, with nothing else said.
+    #[must_use]
+    pub fn new(repo: PathBuf, argv: Vec<String>) -> Self {
+        Self {
+            repo,
+            title: None,
+            base: None,
+            allow: Vec::new(),
+            policy: None,
+            bounds: Bounds::default(),
+            setup: None,
+            checks: Vec::new(),
+            terminal: None,
+            unattended: false,
+            accept_weaker: Vec::new(),
+            argv,
+            env: Vec::new(),
+            proxy: Vec::new(),
+            prepare: Preparation::default(),
+        }
+    }
+}
+
 /// A policy file's text and the name to use in messages.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PolicySource {
