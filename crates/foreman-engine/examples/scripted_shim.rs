@@ -542,7 +542,8 @@ fn commit(spec: &RunSpec, file: &str) -> Done<()> {
         b"",
     )?;
     let tree = word(git(&["write-tree"], b"")?);
-    let message = format!("add {file}");
+    // Two runs that do the same in the same second make two commits all the same.
+    let message = format!("add {file}\n\nRun: {}", spec.run);
     let head = word(git(
         &["commit-tree", &tree, "-p", &parent, "-m", &message],
         b"",
