@@ -4,6 +4,7 @@
 //! class of its own.
 
 use super::record::{decode, encode};
+use crate::api::OrderSpec;
 use crate::engine::Engine;
 use crate::failures::{OrFail, internal};
 use foreman_domain::{At, Failure, OrderId};
@@ -50,18 +51,22 @@ pub(super) fn next(
 }
 
 impl Engine {
-    /// Makes the orders of slots that are due.
-    pub(super) async fn make_slots(&self, order: &StoredOrder, now: At) -> Result<(), Failure> {
-        let spec = decode(order)?;
+    /// Makes the orders of slots that are due; true when slots passed, taken or skipped.
+    pub(super) async fn make_slots(
+        &self,
+        order: &StoredOrder,
+        spec: &OrderSpec,
+        now: At,
+    ) -> Result<bool, Failure> {
         let Some(recurrence) = &spec.hints.recurrence else {
-            return Ok(());
+            return Ok(false);
         };
         let zone = zone(recurrence).map_err(internal)?;
         let due = recurrence
             .due(&zone, taken(order, spec.hints.not_before), now)
             .map_err(internal)?;
         let Some(through) = due.through else {
-            return Ok(());
+            return Ok(false);
         };
         let orders = due
             .run
@@ -75,7 +80,7 @@ impl Engine {
         for order in &orders {
             self.order_changed(&order.id);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Makes an order of a recurring one now, whatever its slots.

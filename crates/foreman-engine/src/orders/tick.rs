@@ -6,7 +6,7 @@
 //! the next engine follows, or undoes and starts anew. The store refuses a second live run.
 
 use super::record::request_of;
-use super::snapshot::Look;
+use super::snapshot::{Look, Picture};
 use crate::api::{OrderSpec, RunView};
 use crate::engine::Engine;
 use crate::failures::{OrFail, internal};
@@ -49,8 +49,10 @@ impl Engine {
         let _turn = self.queue.turn.lock().await;
         self.settle_orders().await?;
         let now = At::now();
-        self.make_all_slots(now).await?;
-        let picture = self.picture(Look::ToStart, now).await?;
+        let mut picture = self.picture(Look::ToStart, now).await?;
+        if self.make_all_slots(&picture, now).await {
+            picture = self.picture(Look::ToStart, now).await?;
+        }
         for id in &picture.decision.start {
             let Some((order, spec)) = picture.orders.get(id) else {
                 continue;
@@ -60,17 +62,21 @@ impl Engine {
         Ok(())
     }
 
-    async fn make_all_slots(&self, now: At) -> Result<(), Failure> {
-        let (orders, _) = self.open_orders().await?;
-        for (order, spec) in orders.values() {
-            if spec.hints.recurrence.is_some()
-                && order.state == OrderState::Queued
-                && let Err(error) = self.make_slots(order, now).await
-            {
-                tracing::warn!(order = %order.id, %error, "slots of an order could not be made");
+    /// Makes the orders of slots that are due; true when there were any.
+    async fn make_all_slots(&self, picture: &Picture, now: At) -> bool {
+        let mut any = false;
+        for (order, spec) in picture.orders.values() {
+            if order.state != OrderState::Queued {
+                continue;
+            }
+            match self.make_slots(order, spec, now).await {
+                Ok(made) => any |= made,
+                Err(error) => {
+                    tracing::warn!(order = %order.id, %error, "slots of an order could not be made");
+                }
             }
         }
-        Ok(())
+        any
     }
 
     /// Starts an order in a task of its own; the caller has the queue's turn.
