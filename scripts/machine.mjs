@@ -12,6 +12,7 @@ const GIT = [2, 30];
 
 /** Needed to build. `has` tells whether it is there. */
 export const BUILD_PACKAGES = [
+  { name: "libwebkit2gtk-4.1-dev", why: "the app's window", has: () => library("webkit2gtk-4.1") },
   { name: "build-essential", why: "compiles the C parts: SQLite, libgit2", has: () => which("cc") && which("make") },
   { name: "pkg-config", why: "finds system libraries", has: () => which("pkg-config") },
   { name: "lld", why: "links, much faster than the default linker", has: () => which("ld.lld") },
@@ -42,6 +43,10 @@ export const BENCH_PACKAGES = [
   { name: "socat", why: "the peer that benches compare with needs it", has: () => which("socat") },
   { name: "ripgrep", why: "the peer that benches compare with needs it", has: () => which("rg") },
 ];
+
+function library(name) {
+  return ask("pkg-config", ["--exists", name]) !== undefined;
+}
 
 function hasPostgres() {
   if (which("postgres")) return true;

@@ -44,6 +44,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "foreman-engine",
         ],
     ),
+    (
+        "sdf",
+        &["foreman-domain", "foreman-policy", "foreman-engine"],
+    ),
     ("foreman-testkit", &["foreman-domain"]),
     ("foreman-tests", &[]),
 ];
@@ -73,6 +77,7 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("foreman-runner", &["sqlx", "git2", "tauri", "clap"]),
     ("foreman-engine", &["sqlx", "git2", "tauri", "clap"]),
     ("foreman-cli", &["sqlx", "git2", "tauri"]),
+    ("sdf", &["sqlx", "git2", "clap"]),
 ];
 
 /// The only crates that may have `unsafe` in code that ships.

@@ -1,9 +1,9 @@
 //! The engine, as every command here uses it: hosted by this process or joined.
 
-use crate::place;
 use foreman_domain::Failure;
 use foreman_engine::Host;
 use foreman_engine::api::Remote;
+use foreman_engine::place;
 
 /// Answers the declared command list.
 pub type Engine = Remote<Host>;

@@ -21,7 +21,6 @@ mod lent;
 mod notify_systemd;
 pub mod paint;
 pub mod panel;
-pub mod place;
 mod screen;
 pub mod terminal;
 pub mod unit;

@@ -8,7 +8,18 @@ use std::net::IpAddr;
 
 /// Transport protocol of an egress action.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
@@ -29,14 +40,28 @@ impl fmt::Display for Protocol {
 
 /// Whom an action addresses: the name that the cage looked up, or a bare address.
 #[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Host {
     /// Canonical host name: lower case, punycode, no trailing dot.
     Name(String),
     /// An address that the cage used without looking up a name. Never inherits a name's rule.
-    Address(#[schemars(with = "String")] IpAddr),
+    Address(
+        #[schemars(with = "String")]
+        #[specta(type = String)]
+        IpAddr,
+    ),
 }
 
 impl fmt::Display for Host {
@@ -50,7 +75,17 @@ impl fmt::Display for Host {
 
 /// What was held or refused. Holds with an equal subject are one block.
 #[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Subject {
@@ -66,6 +101,7 @@ pub enum Subject {
         /// its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(with = "Option<String>")]
+        #[specta(type = Option<String>)]
         resolved: Option<IpAddr>,
     },
 }
@@ -95,7 +131,7 @@ impl fmt::Display for Subject {
 }
 
 /// The process behind a held action. What it says of itself is untrusted text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Holder {
     /// Process id inside the cage.
     pub pid: u32,
@@ -104,7 +140,7 @@ pub struct Holder {
 }
 
 /// One held or refused subject of a run, coalesced over all its holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Block {
     /// Its id.
     pub id: BlockId,
@@ -134,7 +170,7 @@ pub struct Block {
 }
 
 /// Where a block stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum BlockState {
     /// Waits for the operator.
@@ -178,7 +214,7 @@ impl BlockState {
 }
 
 /// Who decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(rename_all = "snake_case")]
 pub enum Decider {
     /// The operator, on any surface.
@@ -193,7 +229,18 @@ pub enum Decider {
 
 /// How far a decision reaches.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -219,7 +266,7 @@ impl fmt::Display for Scope {
 }
 
 /// What was decided.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "decision", rename_all = "snake_case")]
 pub enum Decision {
     /// Let it go on.
@@ -232,7 +279,7 @@ pub enum Decision {
 }
 
 /// A recorded, scoped, revocable decision.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Amendment {
     /// Its id.
     pub id: AmendmentId,
@@ -254,7 +301,7 @@ pub struct Amendment {
 }
 
 /// Where an amendment stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(rename_all = "snake_case")]
 pub enum AmendmentState {
     /// In force.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub const WIRE_VERSION: u8 = 1;
 
 /// One event of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Event {
     /// Always [`WIRE_VERSION`].
     pub v: u8,
@@ -33,7 +33,7 @@ pub struct Event {
 }
 
 /// A process inside a cage. Its text is the process's own claim.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ProcessRef {
     /// Process id inside the cage.
     pub pid: u32,
@@ -43,7 +43,9 @@ pub struct ProcessRef {
 }
 
 /// Where a line of output came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum LogStream {
     /// Standard output.
@@ -56,7 +58,18 @@ pub enum LogStream {
 
 /// A wall of the cage, as doctor and the start-up probes name it.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Wall {
@@ -143,7 +156,7 @@ impl Wall {
 }
 
 /// What became of an egress action.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum ConnectVerdict {
     /// A rule allows it; the connection is made.
@@ -173,7 +186,7 @@ pub enum ConnectVerdict {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EventKind {
     /// The run changed state.

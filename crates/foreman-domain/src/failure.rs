@@ -5,7 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Closed list of reasons a command is refused. Callers switch on this and nothing else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
     /// The command line or the request is not well formed.
@@ -86,7 +88,9 @@ pub enum ExitCode {
 }
 
 /// A refused command: `{"code", "message", "hint"}` on the wire.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type, thiserror::Error,
+)]
 #[error("{message}")]
 pub struct Failure {
     /// What kind of refusal it is.

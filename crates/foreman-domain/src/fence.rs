@@ -20,6 +20,7 @@ use std::fmt;
     Serialize,
     Deserialize,
     JsonSchema,
+    specta::Type,
 )]
 pub struct Fence {
     /// The engine.

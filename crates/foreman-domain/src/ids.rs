@@ -20,10 +20,21 @@ const ALPHABET: &[u8; 24] = b"bcdfghjkmnpqrstvwxz23456";
 
 /// One attempt of an order, for example `r7k2mqdx`. Opaque to everything but this type.
 #[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
+#[specta(type = String)]
 pub struct RunId(String);
 
 impl RunId {
@@ -88,7 +99,17 @@ impl fmt::Display for RunId {
 
 /// The unit that was handed in. One order may have several runs.
 #[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(transparent)]
 pub struct OrderId(String);
@@ -159,10 +180,10 @@ macro_rules! numbered_in_run {
     ($(#[$doc:meta])* $name:ident, $letter:literal, $wanted:literal) => {
         $(#[$doc])*
         #[derive(
-            Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+            Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema, specta::Type,
         )]
         #[serde(try_from = "String", into = "String")]
-        #[schemars(with = "String")]
+        #[schemars(with = "String")] #[specta(type = String)]
         pub struct $name {
             run: RunId,
             number: u32,
@@ -238,7 +259,7 @@ macro_rules! number {
         $(#[$doc])*
         #[derive(
             Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize,
-            Deserialize, JsonSchema,
+            Deserialize, JsonSchema, specta::Type,
         )]
         #[serde(transparent)]
         pub struct $name(pub u64);

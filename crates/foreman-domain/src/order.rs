@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// | Failed, Cancelled | `Reopened` | Queued |
 ///
 /// Everything else is [`IllegalOrderTransition`]. Done is final: what depends on it has gone on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum OrderState {
     /// Waits to be dispatched; for what is a wait reason.
@@ -43,7 +43,7 @@ pub enum OrderState {
 }
 
 /// How an order was done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum OrderDone {
     /// Its commits were merged.
@@ -61,7 +61,7 @@ pub enum OrderDone {
 }
 
 /// Why an order is not done and not tried again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "failure", rename_all = "snake_case")]
 pub enum OrderFailure {
     /// Its run failed.

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// | Discarded | `Restored(outcome)` | the state of that outcome |
 ///
 /// Everything else is [`IllegalTransition`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum RunState {
     /// Worktree, cage and steps are being prepared.
@@ -81,7 +81,7 @@ pub enum RunState {
 }
 
 /// Why a run is to stop.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 pub enum CancelCause {
     /// The operator asked.
@@ -97,7 +97,7 @@ pub enum CancelCause {
 }
 
 /// Why a run failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum FailReason {
     /// Preparing failed. Nothing of the order was started, so it may be tried again.
@@ -142,7 +142,7 @@ pub enum FailReason {
 }
 
 /// Why a run is interrupted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum InterruptReason {
     /// The shim is gone and left no result.
@@ -153,7 +153,7 @@ pub enum InterruptReason {
 }
 
 /// How a run ended, before anybody reviewed it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
     /// There are commits to review.

@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a step is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
     /// Prepares the worktree, before the agent.
@@ -21,7 +23,17 @@ pub enum StepKind {
 
 /// Name of a step within its run: the kind, and a number where there are several (`check-2`).
 #[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(transparent)]
 pub struct StepName(pub String);
@@ -33,7 +45,7 @@ impl std::fmt::Display for StepName {
 }
 
 /// The one terminal result of a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum StepResult {
     /// Ended with code 0.

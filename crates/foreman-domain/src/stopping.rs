@@ -5,7 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a run may use up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum BoundName {
     /// Time since its first step; in milliseconds.
@@ -19,7 +21,7 @@ pub enum BoundName {
 }
 
 /// A bound that was reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Breach {
     /// Which.
     pub bound: BoundName,
@@ -30,7 +32,7 @@ pub struct Breach {
 }
 
 /// One rung of the ladder that ends a run's processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Rung {
     /// What is done.
     pub by: StopBy,
@@ -40,7 +42,18 @@ pub struct Rung {
 
 /// What is done to end a run's processes, mildest first.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum StopBy {

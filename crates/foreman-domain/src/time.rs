@@ -6,10 +6,25 @@ use std::fmt;
 
 /// A point in time; written as RFC 3339 in UTC.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(transparent)]
-pub struct At(#[schemars(with = "String")] pub jiff::Timestamp);
+pub struct At(
+    #[schemars(with = "String")]
+    #[specta(type = String)]
+    pub jiff::Timestamp,
+);
 
 impl At {
     /// The machine's clock, now. Called at the edges only; inner code takes an [`At`].

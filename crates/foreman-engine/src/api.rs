@@ -118,117 +118,126 @@ fn encode<T: serde::Serialize>(value: &T) -> Result<serde_json::Value, Failure> 
     })
 }
 
-commands! {
-    /// Records a run and begins to prepare it; how that goes is in its events.
-    run_create = "run.create": RunCreate => RunView;
-    /// Runs, newest first.
-    run_list = "run.list": RunList => Runs;
-    /// One run.
-    run_show = "run.show": RunRef => RunView;
-    /// A page of a run's events; waits for news when asked to.
-    run_events = "run.events": EventsRequest => EventPage;
-    /// Stops a run: asks, interrupts, terminates, kills. Returns when the cage is empty.
-    run_stop = "run.stop": RunRef => RunView;
-    /// The three-dot diff of a run against its recorded base.
-    run_diff = "run.diff": DiffRequest => DiffView;
-    /// What a reviewer of a run weighs beside its diff.
-    run_gate = "run.gate": RunRef => GateSummary;
-    /// Brings a run's commits onto its base branch as it is now, and checks them again.
-    run_sync = "run.sync": SyncRequest => SyncView;
-    /// Fast-forwards the base branch to what was reviewed.
-    run_merge = "run.merge": MergeRequest => RunView;
-    /// Approves a run for the merge queue of its repository.
-    merge_queue = "merge.queue": MergeRequest => MergeEntry;
-    /// The merge queue; waits for a run of it when asked to.
-    merge_list = "merge.list": MergeList => Merges;
-    /// Sends what was reviewed to a branch of a remote.
-    run_push = "run.push": PushRequest => PushView;
-    /// Removes a run's worktree and branch, after a snapshot.
-    run_discard = "run.discard": RunRef => RunView;
-    /// Brings a discarded run's worktree and branch back from its snapshot.
-    run_restore = "run.restore": RunRef => RunView;
-    /// Tries again what a run was asked to do: a new attempt, from the base as it is now.
-    run_retry = "run.retry": RunRetry => Retried;
-    /// What a repository itself says about making its runs ready.
-    project_show = "project.show": ProjectRequest => ProjectView;
-    /// Trusts that, exactly as it is now.
-    project_trust = "project.trust": ProjectRequest => ProjectView;
-    /// Sends bytes to the terminal of a run.
-    run_input = "run.input": InputRequest => Nothing;
-    /// Tells a run its terminal's new size.
-    run_resize = "run.resize": ResizeRequest => Nothing;
-    /// Opens a shell in the cage of a live run, beside the step that runs.
-    shell_open = "run.shell": ShellOpen => ShellView;
-    /// What a shell wrote; waits for news when asked to.
-    shell_read = "run.shell.read": ShellRead => ShellWritten;
-    /// Types into a shell.
-    shell_input = "run.shell.input": ShellInput => Nothing;
-    /// Tells a shell its terminal's new size.
-    shell_resize = "run.shell.resize": ShellResize => Nothing;
-    /// Ends a shell; the run goes on.
-    shell_end = "run.shell.end": ShellRef => Nothing;
-    /// Blocks of one run or of all, oldest first.
-    block_list = "block.list": BlockList => Blocks;
-    /// One block with its candidates and token.
-    block_show = "block.show": BlockRef => BlockView;
-    /// Lets a held subject go on by the chosen rule.
-    block_amend = "block.amend": AmendRequest => Decided;
-    /// Refuses a held subject.
-    block_deny = "block.deny": DenyRequest => Decided;
-    /// Takes back the newest decision of the last ten seconds, or the named one.
-    undo = "undo": UndoRequest => Decided;
-    /// Takes a recorded decision back, at any time.
-    policy_revoke = "policy.revoke": RevokeRequest => Decided;
-    /// The policy in force for a run or a repository.
-    policy_show = "policy.show": PolicyQuery => PolicyView;
-    /// Which rule decides about a destination, or that none matches.
-    policy_why = "policy.why": PolicyWhy => Explanation;
-    /// Trusts a repository's policy file as it is now.
-    policy_trust = "policy.trust": TrustRequest => TrustView;
-    /// Writes a project-scope decision into the repository's policy file.
-    policy_write = "policy.write": RevokeRequest => TrustView;
-    /// Ends a service in good order and says what it left.
-    shutdown = "shutdown": ShutdownRequest => ShutdownReport;
-    /// What changed since a cursor, as hints; waits for the first change when asked to.
-    watch = "watch": WatchRequest => Hints;
-    /// Several attempts side by side.
-    run_compare = "run.compare": CompareRequest => Comparison;
-    /// The other attempts at what a run attempts.
-    run_attempts = "run.attempts": RunRef => OtherAttempts;
-    /// What uses disk space, what could go, and why the rest stays.
-    disk_show = "disk.show": DiskRequest => DiskReport;
-    /// Removes what may go, each into a snapshot.
-    disk_clean = "disk.clean": DiskClean => DiskCleaned;
-    /// Sets what the engine may remove by itself.
-    disk_quota = "disk.quota": DiskPolicy => DiskPolicy;
-    /// Events in which words occur, in one run or in all, newest first.
-    event_search = "event.search": SearchRequest => SearchPage;
-    /// How many events are kept, and what they take.
-    retention_show = "retention.show": RetentionRequest => RetentionView;
-    /// Sets how many events are kept.
-    retention_set = "retention.set": RetentionChange => RetentionView;
-    /// Hands orders in: all of them are recorded, or none is.
-    order_add = "order.add": OrderAdd => Orders;
-    /// Orders in the order of the queue, each with what it waits for.
-    order_list = "order.list": OrderList => Orders;
-    /// One order.
-    order_show = "order.show": OrderRef => OrderView;
-    /// Changes an order that has not started.
-    order_edit = "order.edit": OrderChanges => OrderView;
-    /// Takes an order out of the queue; its live run is stopped.
-    order_cancel = "order.cancel": OrderRef => OrderView;
-    /// Starts one order now, past a pause; never past caps, scopes, budgets or dependencies.
-    order_dispatch = "order.dispatch": OrderRef => OrderView;
-    /// Pauses or resumes dispatching.
-    orders_pause = "orders.pause": QueuePause => QueueView;
-    /// Changes caps and budgets; with nothing to change, shows them.
-    orders_limits = "orders.limits": LimitsChange => QueueView;
-    /// Takes a folder's order files in from now on, or no longer.
-    orders_watch = "orders.watch": WatchChange => Watched;
-    /// Watched folders, and what became of their files.
-    orders_watched = "orders.watched": WatchList => Watched;
-    /// Whether the machine is kept awake while runs are at work, and by which setting.
-    awake = "awake": AwakeRequest => AwakeView;
-    /// What holds on this machine, and what the engine sees.
-    doctor = "doctor": DoctorRequest => DoctorReport;
+/// Calls `$callback` with every command: its documentation, its name in Rust and on the wire, its
+/// request and its response. For hosts that need an adapter for each of them.
+#[macro_export]
+macro_rules! for_each_command {
+    ($callback:ident) => {
+        $callback! {
+            /// Records a run and begins to prepare it; how that goes is in its events.
+            run_create = "run.create": RunCreate => RunView;
+            /// Runs, newest first.
+            run_list = "run.list": RunList => Runs;
+            /// One run.
+            run_show = "run.show": RunRef => RunView;
+            /// A page of a run's events; waits for news when asked to.
+            run_events = "run.events": EventsRequest => EventPage;
+            /// Stops a run: asks, interrupts, terminates, kills. Returns when the cage is empty.
+            run_stop = "run.stop": RunRef => RunView;
+            /// The three-dot diff of a run against its recorded base.
+            run_diff = "run.diff": DiffRequest => DiffView;
+            /// What a reviewer of a run weighs beside its diff.
+            run_gate = "run.gate": RunRef => GateSummary;
+            /// Brings a run's commits onto its base branch as it is now, and checks them again.
+            run_sync = "run.sync": SyncRequest => SyncView;
+            /// Fast-forwards the base branch to what was reviewed.
+            run_merge = "run.merge": MergeRequest => RunView;
+            /// Approves a run for the merge queue of its repository.
+            merge_queue = "merge.queue": MergeRequest => MergeEntry;
+            /// The merge queue; waits for a run of it when asked to.
+            merge_list = "merge.list": MergeList => Merges;
+            /// Sends what was reviewed to a branch of a remote.
+            run_push = "run.push": PushRequest => PushView;
+            /// Removes a run's worktree and branch, after a snapshot.
+            run_discard = "run.discard": RunRef => RunView;
+            /// Brings a discarded run's worktree and branch back from its snapshot.
+            run_restore = "run.restore": RunRef => RunView;
+            /// Tries again what a run was asked to do: a new attempt, from the base as it is now.
+            run_retry = "run.retry": RunRetry => Retried;
+            /// What a repository itself says about making its runs ready.
+            project_show = "project.show": ProjectRequest => ProjectView;
+            /// Trusts that, exactly as it is now.
+            project_trust = "project.trust": ProjectRequest => ProjectView;
+            /// Sends bytes to the terminal of a run.
+            run_input = "run.input": InputRequest => Nothing;
+            /// Tells a run its terminal's new size.
+            run_resize = "run.resize": ResizeRequest => Nothing;
+            /// Opens a shell in the cage of a live run, beside the step that runs.
+            shell_open = "run.shell": ShellOpen => ShellView;
+            /// What a shell wrote; waits for news when asked to.
+            shell_read = "run.shell.read": ShellRead => ShellWritten;
+            /// Types into a shell.
+            shell_input = "run.shell.input": ShellInput => Nothing;
+            /// Tells a shell its terminal's new size.
+            shell_resize = "run.shell.resize": ShellResize => Nothing;
+            /// Ends a shell; the run goes on.
+            shell_end = "run.shell.end": ShellRef => Nothing;
+            /// Blocks of one run or of all, oldest first.
+            block_list = "block.list": BlockList => Blocks;
+            /// One block with its candidates and token.
+            block_show = "block.show": BlockRef => BlockView;
+            /// Lets a held subject go on by the chosen rule.
+            block_amend = "block.amend": AmendRequest => Decided;
+            /// Refuses a held subject.
+            block_deny = "block.deny": DenyRequest => Decided;
+            /// Takes back the newest decision of the last ten seconds, or the named one.
+            undo = "undo": UndoRequest => Decided;
+            /// Takes a recorded decision back, at any time.
+            policy_revoke = "policy.revoke": RevokeRequest => Decided;
+            /// The policy in force for a run or a repository.
+            policy_show = "policy.show": PolicyQuery => PolicyView;
+            /// Which rule decides about a destination, or that none matches.
+            policy_why = "policy.why": PolicyWhy => Explanation;
+            /// Trusts a repository's policy file as it is now.
+            policy_trust = "policy.trust": TrustRequest => TrustView;
+            /// Writes a project-scope decision into the repository's policy file.
+            policy_write = "policy.write": RevokeRequest => TrustView;
+            /// Ends a service in good order and says what it left.
+            shutdown = "shutdown": ShutdownRequest => ShutdownReport;
+            /// What changed since a cursor, as hints; waits for the first change when asked to.
+            watch = "watch": WatchRequest => Hints;
+            /// Several attempts side by side.
+            run_compare = "run.compare": CompareRequest => Comparison;
+            /// The other attempts at what a run attempts.
+            run_attempts = "run.attempts": RunRef => OtherAttempts;
+            /// What uses disk space, what could go, and why the rest stays.
+            disk_show = "disk.show": DiskRequest => DiskReport;
+            /// Removes what may go, each into a snapshot.
+            disk_clean = "disk.clean": DiskClean => DiskCleaned;
+            /// Sets what the engine may remove by itself.
+            disk_quota = "disk.quota": DiskPolicy => DiskPolicy;
+            /// Events in which words occur, in one run or in all, newest first.
+            event_search = "event.search": SearchRequest => SearchPage;
+            /// How many events are kept, and what they take.
+            retention_show = "retention.show": RetentionRequest => RetentionView;
+            /// Sets how many events are kept.
+            retention_set = "retention.set": RetentionChange => RetentionView;
+            /// Hands orders in: all of them are recorded, or none is.
+            order_add = "order.add": OrderAdd => Orders;
+            /// Orders in the order of the queue, each with what it waits for.
+            order_list = "order.list": OrderList => Orders;
+            /// One order.
+            order_show = "order.show": OrderRef => OrderView;
+            /// Changes an order that has not started.
+            order_edit = "order.edit": OrderChanges => OrderView;
+            /// Takes an order out of the queue; its live run is stopped.
+            order_cancel = "order.cancel": OrderRef => OrderView;
+            /// Starts one order now, past a pause; never past caps, scopes, budgets or dependencies.
+            order_dispatch = "order.dispatch": OrderRef => OrderView;
+            /// Pauses or resumes dispatching.
+            orders_pause = "orders.pause": QueuePause => QueueView;
+            /// Changes caps and budgets; with nothing to change, shows them.
+            orders_limits = "orders.limits": LimitsChange => QueueView;
+            /// Takes a folder's order files in from now on, or no longer.
+            orders_watch = "orders.watch": WatchChange => Watched;
+            /// Watched folders, and what became of their files.
+            orders_watched = "orders.watched": WatchList => Watched;
+            /// Whether the machine is kept awake while runs are at work, and by which setting.
+            awake = "awake": AwakeRequest => AwakeView;
+            /// What holds on this machine, and what the engine sees.
+            doctor = "doctor": DoctorRequest => DoctorReport;
+        }
+    };
 }
+
+for_each_command!(commands);

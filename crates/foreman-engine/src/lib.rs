@@ -40,6 +40,7 @@ mod news;
 mod options;
 mod orders;
 mod path_rules;
+pub mod place;
 mod policies;
 mod programs;
 mod project_file;

@@ -1,7 +1,7 @@
 //! Where the data directory and the sockets are, from the environment.
 
+use crate::HostOptions;
 use foreman_domain::{Code, Failure};
-use foreman_engine::HostOptions;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

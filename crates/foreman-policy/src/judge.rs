@@ -56,7 +56,7 @@ pub enum Ruling {
 }
 
 /// What would happen to a destination now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It would go through.

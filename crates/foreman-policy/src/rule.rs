@@ -9,7 +9,18 @@ use std::path::PathBuf;
 
 /// Where a rule comes from; later layers are narrower.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
@@ -39,7 +50,17 @@ impl fmt::Display for Layer {
 
 /// Name of a rule within a policy, for example `order:2`, `amendment:r7k2mqdx-a1`. Opaque.
 #[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(transparent)]
 pub struct RuleId(pub String);
@@ -51,7 +72,7 @@ impl fmt::Display for RuleId {
 }
 
 /// Where a rule was written, for explanations.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Origin {
     /// Its id.
     pub id: RuleId,
@@ -68,7 +89,7 @@ pub struct Origin {
 }
 
 /// Which hosts a rule speaks of.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(rename_all = "snake_case")]
 pub enum HostPattern {
     /// Exactly this canonical name.
@@ -78,11 +99,15 @@ pub enum HostPattern {
     /// `**.example.com`: one or more labels before this suffix; the apex is not implied.
     AnyDepthUnder(String),
     /// A literal address or range; matches bare addresses only.
-    Address(#[schemars(with = "String")] IpNet),
+    Address(
+        #[schemars(with = "String")]
+        #[specta(type = String)]
+        IpNet,
+    ),
 }
 
 /// For which holds a rule counts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "use", rename_all = "snake_case")]
 pub enum Use {
     /// Every action it matches.
@@ -97,7 +122,7 @@ pub enum Use {
 }
 
 /// Allows connections to a host on a port.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct EgressRule {
     /// Where it comes from.
     pub origin: Origin,
@@ -110,6 +135,7 @@ pub struct EgressRule {
     /// Private addresses that the name may resolve to; without it such an answer is held anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
+    #[specta(type = Option<String>)]
     pub resolves_to: Option<IpNet>,
     /// For which holds it counts.
     #[serde(flatten)]
@@ -136,7 +162,7 @@ impl fmt::Display for EgressRule {
 }
 
 /// Refuses a subject at once, without a card.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Denial {
     /// Where it comes from.
     pub origin: Origin,
@@ -147,7 +173,7 @@ pub struct Denial {
 }
 
 /// What a path rule opens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
     /// Read only.
@@ -157,7 +183,7 @@ pub enum Access {
 }
 
 /// Opens a path of the host inside the cage. Applied when the run starts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct PathRule {
     /// Where it comes from.
     pub origin: Origin,
@@ -168,7 +194,9 @@ pub struct PathRule {
 }
 
 /// Bounds of a run. `None` means the default of the engine.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 pub struct Bounds {
     /// Wall time in seconds.
     pub wall_seconds: Option<u64>,
@@ -198,7 +226,9 @@ impl Bounds {
 }
 
 /// Everything a run is judged by. One value per revision.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 pub struct Policy {
     /// Its number.
     pub revision: Revision,

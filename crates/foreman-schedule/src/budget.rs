@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What may be spent within the window. A budget that is missing or 0 is no budget.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(default)]
 pub struct Budgets {
     /// Length of the window in seconds.
@@ -35,7 +35,18 @@ impl Default for Budgets {
 
 /// Which budget.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum BudgetKind {
@@ -49,7 +60,9 @@ pub enum BudgetKind {
 
 /// What an order says it needs. What it does not say takes all that is left of that budget, so that
 /// nothing overshoots; such orders run one after the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(default)]
 pub struct Estimate {
     /// Tokens.
@@ -64,7 +77,9 @@ pub struct Estimate {
 }
 
 /// Amounts that are reserved or were spent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(default)]
 pub struct Amounts {
     /// Tokens.
@@ -76,7 +91,7 @@ pub struct Amounts {
 }
 
 /// One line of the budget's book.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct BudgetUse {
     /// What is reserved, or, once settled, what was spent.
     pub amounts: Amounts,

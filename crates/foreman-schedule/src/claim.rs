@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The paths that an order means to change, as gitignore-like patterns from the repository's root.
 ///
 /// A claim without patterns says nothing and counts as no claim.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ScopeClaim {
     /// The patterns: `src/**`, `docs/`, `*.toml`.
     pub patterns: Vec<String>,
@@ -19,7 +19,19 @@ pub struct ScopeClaim {
 }
 
 /// How long a claim holds others off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Enforcement {
     /// While the order's run lives.
@@ -30,7 +42,9 @@ pub enum Enforcement {
 }
 
 /// Two patterns that may match one path.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 pub struct Overlap {
     /// The waiting order's pattern.
     pub ours: String,

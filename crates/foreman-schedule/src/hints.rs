@@ -6,8 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An order's scheduling hints. All of them may be left out.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
+#[serde(default, rename = "SchedulingHints")]
 pub struct Hints {
     /// Before everything that has no priority.
     pub priority: bool,
@@ -37,7 +39,18 @@ pub struct Hints {
 
 /// How much an order is worth.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Impact {
@@ -51,7 +64,18 @@ pub enum Impact {
 
 /// How much an order takes.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Complexity {
@@ -64,7 +88,19 @@ pub enum Complexity {
 }
 
 /// Whether the queue may start an order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Autonomy {
     /// Only when the operator dispatches it by hand.

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// When an order comes again, and what to do about slots that passed while nothing was running.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Recurrence {
     /// When.
     #[serde(flatten)]
@@ -23,7 +23,7 @@ pub struct Recurrence {
 }
 
 /// The pattern of slots.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(untagged)]
 pub enum Cadence {
     /// At fixed distances.
@@ -42,7 +42,9 @@ pub enum Cadence {
 }
 
 /// What becomes of slots that were missed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Missed {
     /// They are left out.

@@ -114,7 +114,9 @@ pub struct Decision {
 }
 
 /// What is wrong with an order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type, thiserror::Error,
+)]
 #[serde(tag = "fault", rename_all = "snake_case")]
 pub enum OrderFault {
     /// Orders that wait for each other.

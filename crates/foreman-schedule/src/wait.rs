@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What an order in the queue waits for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "wait", rename_all = "snake_case")]
 pub enum WaitReason {
     /// It cannot be used as it is.
@@ -84,7 +84,7 @@ pub enum WaitReason {
 }
 
 /// A dependency that is not met.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Unmet {
     /// The order that it depends on.
     pub order: OrderId,
@@ -93,7 +93,9 @@ pub struct Unmet {
 }
 
 /// What keeps a dependency from being met.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum UnmetState {
     /// There is no such order.
@@ -105,7 +107,7 @@ pub enum UnmetState {
 }
 
 /// Which cap.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "cap", rename_all = "snake_case")]
 pub enum CapKind {
     /// Of all runs.
@@ -125,7 +127,9 @@ pub enum CapKind {
 }
 
 /// In what way a scope holds an order off.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(tag = "clash", rename_all = "snake_case")]
 pub enum Why {
     /// Both claims may match one path.

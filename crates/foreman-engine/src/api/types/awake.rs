@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// When the machine is kept awake while runs are at work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum KeepAwake {
     /// Never.
@@ -17,7 +19,7 @@ pub enum KeepAwake {
 }
 
 /// What is to be set; what is absent stays as it is.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct AwakeRequest {
     /// When.
     #[serde(default)]
@@ -28,7 +30,7 @@ pub struct AwakeRequest {
 }
 
 /// How it stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct AwakeView {
     /// When the machine is kept awake.
     pub when: KeepAwake,

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which blocks.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct BlockList {
     /// Only of this run.
     pub run: Option<String>,
@@ -15,21 +15,21 @@ pub struct BlockList {
 }
 
 /// Blocks.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Blocks {
     /// Oldest first.
     pub blocks: Vec<BlockView>,
 }
 
 /// Names a block: an id, or `b1` when only one run has it open.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct BlockRef {
     /// As typed.
     pub block: String,
 }
 
 /// A block as a card shows it.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct BlockView {
     /// The block.
     #[serde(flatten)]
@@ -45,7 +45,7 @@ pub struct BlockView {
 }
 
 /// A rule that would unblock a block.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Candidate {
     /// Its number on the card, from 1.
     pub number: u32,
@@ -62,7 +62,7 @@ pub struct Candidate {
 }
 
 /// Let it go on.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct AmendRequest {
     /// As typed.
     pub block: String,
@@ -77,7 +77,7 @@ pub struct AmendRequest {
 }
 
 /// Refuse it.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DenyRequest {
     /// As typed.
     pub block: String,
@@ -88,21 +88,21 @@ pub struct DenyRequest {
 }
 
 /// Take the newest decision back.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct UndoRequest {
     /// This one; the newest of all runs when absent.
     pub amendment: Option<AmendmentId>,
 }
 
 /// Names a recorded decision.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct RevokeRequest {
     /// Its id.
     pub amendment: AmendmentId,
 }
 
 /// What a decision did.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Decided {
     /// The record.
     pub amendment: Amendment,

@@ -5,14 +5,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to compare.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 pub struct CompareRequest {
     /// The name of a group of orders, or runs as typed.
     pub of: Vec<String>,
 }
 
 /// Attempts side by side.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Comparison {
     /// The group's name, when they are one.
     pub group: Option<String>,
@@ -23,7 +25,7 @@ pub struct Comparison {
 }
 
 /// One attempt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Attempt {
     /// Its order.
     pub order: OrderId,
@@ -34,7 +36,7 @@ pub struct Attempt {
 }
 
 /// The run of an attempt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct AttemptRun {
     /// Its id.
     pub id: RunId,
@@ -61,7 +63,7 @@ pub struct AttemptRun {
 }
 
 /// What an attempt changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct AttemptChanges {
     /// Its tip.
     pub head: String,
@@ -78,7 +80,7 @@ pub struct AttemptChanges {
 }
 
 /// Two attempts against each other.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct AttemptPair {
     /// One.
     pub left: RunId,
@@ -91,7 +93,7 @@ pub struct AttemptPair {
 }
 
 /// The other attempts at what a run attempts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct OtherAttempts {
     /// The group's name; absent when the run is no part of one.
     pub group: Option<String>,

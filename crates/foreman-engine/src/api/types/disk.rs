@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Asks for what uses disk space.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(default)]
 pub struct DiskRequest {
     /// How long ago a run must have ended for its files to go, in seconds; what is set when absent.
@@ -14,7 +16,7 @@ pub struct DiskRequest {
 }
 
 /// What uses disk space.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DiskReport {
     /// The data directory.
     pub data: PathBuf,
@@ -41,7 +43,7 @@ pub struct DiskReport {
 }
 
 /// What a repository's runs use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DiskRepository {
     /// Its root.
     pub repo: PathBuf,
@@ -52,7 +54,7 @@ pub struct DiskRepository {
 }
 
 /// What a run uses.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DiskRun {
     /// The run.
     pub run: RunId,
@@ -77,7 +79,7 @@ pub struct DiskRun {
 }
 
 /// Why a run's files stay.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum DiskKept {
     /// It is not over, or is being merged.
@@ -116,7 +118,7 @@ pub enum DiskKept {
 }
 
 /// A removal that was asked for and is not done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DiskRemoval {
     /// Since when.
     pub asked_at: At,
@@ -127,7 +129,7 @@ pub struct DiskRemoval {
 }
 
 /// A folder that belongs to no recorded run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DiskStranger {
     /// Where it is.
     pub path: PathBuf,
@@ -136,7 +138,9 @@ pub struct DiskStranger {
 }
 
 /// What the engine may remove by itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(default)]
 pub struct DiskPolicy {
     /// While more than this is used, what may go does, oldest first; nothing goes by itself when absent.
@@ -146,7 +150,7 @@ pub struct DiskPolicy {
 }
 
 /// Something that was done about disk space.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DiskLogEntry {
     /// When.
     pub at: At,
@@ -161,7 +165,9 @@ pub struct DiskLogEntry {
 }
 
 /// Removes what may go.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(default)]
 pub struct DiskClean {
     /// How long ago a run must have ended, in seconds; what is set when absent.
@@ -171,7 +177,9 @@ pub struct DiskClean {
 }
 
 /// What was removed and what was not.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 pub struct DiskCleaned {
     /// Runs whose worktree, git directory and branch are gone.
     pub removed: Vec<DiskRemoved>,
@@ -184,7 +192,7 @@ pub struct DiskCleaned {
 }
 
 /// A run whose files are gone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DiskRemoved {
     /// The run.
     pub run: RunId,
@@ -195,7 +203,7 @@ pub struct DiskRemoved {
 }
 
 /// A run whose files stay.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DiskStays {
     /// The run.
     pub run: RunId,
@@ -204,7 +212,7 @@ pub struct DiskStays {
 }
 
 /// A run whose files should have gone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DiskFailed {
     /// The run.
     pub run: RunId,

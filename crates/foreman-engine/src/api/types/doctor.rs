@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to look at.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DoctorRequest {
     /// Do what would be done about differences; else they are only told.
     #[serde(default)]
@@ -13,7 +13,7 @@ pub struct DoctorRequest {
 }
 
 /// What holds here.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DoctorReport {
     /// `full`, `reduced`, `none`.
     pub tier: String,
@@ -32,7 +32,7 @@ pub struct DoctorReport {
 }
 
 /// Four truths about one run, or about what stands under an id that no run has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct TruthView {
     /// The id. Untrusted text, made safe.
     pub run: String,
@@ -53,7 +53,7 @@ pub struct TruthView {
 }
 
 /// One wall.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct WallReport {
     /// Which.
     pub wall: Wall,

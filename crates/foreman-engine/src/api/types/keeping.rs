@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to look for.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct SearchRequest {
     /// Words, all of which must occur; case does not matter. In all runs, words that begin so.
     pub text: String,
@@ -21,7 +21,7 @@ pub struct SearchRequest {
 }
 
 /// What was found.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct SearchPage {
     /// Newest first; by run, where several runs are searched.
     pub events: Vec<Event>,
@@ -32,11 +32,11 @@ pub struct SearchPage {
 }
 
 /// Asks how many events are kept.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct RetentionRequest {}
 
 /// Sets how many events are kept.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct RetentionChange {
     /// Bytes of one run's events; as it is when absent.
     pub per_run: Option<u64>,
@@ -45,7 +45,7 @@ pub struct RetentionChange {
 }
 
 /// How many events are kept, and what they take.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct RetentionView {
     /// Most bytes of one run's events. Beyond it the oldest output goes.
     pub per_run: u64,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// What is ordered.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct OrderSpec {
     /// What to run, and under which rules. An order's agent has no terminal, and its proxy variables
     /// are those of the engine that dispatches it.
@@ -41,7 +41,9 @@ pub struct OrderSpec {
 }
 
 /// What the result of an order waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderGate {
     /// A review by the operator.
@@ -52,7 +54,7 @@ pub enum OrderGate {
 }
 
 /// One order, or several attempts at it side by side.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct OrderDraft {
     /// Its id; made when absent. Of several attempts it is the group's name.
     #[serde(default)]
@@ -68,7 +70,7 @@ pub struct OrderDraft {
 }
 
 /// One agent of several.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct AgentDraft {
     /// Its name, unique within the order: part of the attempt's id.
     pub name: String,
@@ -77,7 +79,7 @@ pub struct AgentDraft {
 }
 
 /// A file of orders.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct OrderSource {
     /// Its name, for messages; the ending (`.toml`, `.md`) says what it is.
     pub name: String,
@@ -91,7 +93,7 @@ pub struct OrderSource {
 }
 
 /// Orders to hand in: all of them are, or none is.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct OrderAdd {
     /// One, by its fields.
     #[serde(default)]
@@ -102,14 +104,14 @@ pub struct OrderAdd {
 }
 
 /// Names an order: its id, or an unambiguous beginning of it.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct OrderRef {
     /// As typed.
     pub order: String,
 }
 
 /// Changes to an order that has not started. What is absent stays as it is.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct OrderChanges {
     /// As typed.
     pub order: String,
@@ -143,7 +145,7 @@ pub struct OrderChanges {
 }
 
 /// Which orders.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct OrderList {
     /// Also those that are finished, newest first.
     #[serde(default)]
@@ -154,7 +156,7 @@ pub struct OrderList {
 }
 
 /// One order, as shown.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct OrderView {
     /// Its id.
     pub id: OrderId,
@@ -203,7 +205,7 @@ pub struct OrderView {
 }
 
 /// What an order waits for.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Waiting {
     /// The reason, typed.
     #[serde(flatten)]
@@ -213,7 +215,7 @@ pub struct Waiting {
 }
 
 /// Orders, and how the queue stands.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Orders {
     /// In the order of the queue: what runs, what is next, what waits.
     pub orders: Vec<OrderView>,
@@ -226,7 +228,7 @@ pub struct Orders {
 }
 
 /// An order that somebody must put right.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct FaultyOrder {
     /// The order.
     pub order: OrderId,
@@ -238,7 +240,7 @@ pub struct FaultyOrder {
 }
 
 /// A file that gave no orders, or did not change those that it had made.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct FileFault {
     /// The file.
     pub file: String,
@@ -247,7 +249,7 @@ pub struct FileFault {
 }
 
 /// How the queue stands.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct QueueView {
     /// True while a process that stays hosts the engine, so that orders are dispatched.
     pub dispatching: bool,
@@ -266,7 +268,7 @@ pub struct QueueView {
 }
 
 /// Pauses or resumes dispatching. What runs goes on.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct QueuePause {
     /// Only in this repository: any path inside it.
     #[serde(default)]
@@ -276,7 +278,7 @@ pub struct QueuePause {
 }
 
 /// New caps and budgets. What is absent stays as it is; 0 takes a cap away.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct LimitsChange {
     /// Runs at once.
     #[serde(default)]
@@ -308,7 +310,7 @@ pub struct LimitsChange {
 }
 
 /// A folder whose order files are to be taken in, or no longer.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct WatchChange {
     /// The folder.
     pub folder: PathBuf,
@@ -317,11 +319,11 @@ pub struct WatchChange {
 }
 
 /// Watched folders.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct WatchList {}
 
 /// What is watched, and what became of the files.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Watched {
     /// The folders.
     pub folders: Vec<PathBuf>,
@@ -332,7 +334,7 @@ pub struct Watched {
 }
 
 /// One file of a watched folder.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct WatchedFile {
     /// The file.
     pub file: String,

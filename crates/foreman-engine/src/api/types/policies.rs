@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Whose policy: a run, or a repository.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct PolicyQuery {
     /// A run, as typed.
     pub run: Option<String>,
@@ -16,7 +16,7 @@ pub struct PolicyQuery {
 }
 
 /// A policy in force.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct PolicyView {
     /// Its rules.
     pub policy: Policy,
@@ -29,7 +29,7 @@ pub struct PolicyView {
 }
 
 /// A destination to explain.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct PolicyWhy {
     /// Whose policy.
     #[serde(flatten)]
@@ -39,7 +39,7 @@ pub struct PolicyWhy {
 }
 
 /// Which rule decides, or that none matches.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Explanation {
     /// `allowed`, `held`, `refused`.
     pub verdict: String,
@@ -52,7 +52,7 @@ pub struct Explanation {
 }
 
 /// Trust a repository's policy file.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct TrustRequest {
     /// Any path inside the repository.
     pub repo: PathBuf,
@@ -61,7 +61,7 @@ pub struct TrustRequest {
 }
 
 /// A repository's policy file.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct TrustView {
     /// The file.
     pub file: PathBuf,

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// How a run is made ready, beyond its base branch and its setup command.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(default)]
 pub struct Preparation {
     /// Files and folders of the operator's checkout to copy into the worktree: paths from its root, in
@@ -22,7 +24,7 @@ pub struct Preparation {
 }
 
 /// Where the commit that a run starts from was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(rename_all = "snake_case")]
 pub enum BaseSource {
     /// The local branch.
@@ -32,7 +34,7 @@ pub enum BaseSource {
 }
 
 /// The commit that a run starts from, and how fresh it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct BaseView {
     /// Where it was found.
     pub source: BaseSource,
@@ -53,7 +55,7 @@ pub struct BaseView {
 }
 
 /// Which run to try again.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct RunRetry {
     /// As typed.
     pub run: String,
@@ -63,7 +65,7 @@ pub struct RunRetry {
 }
 
 /// A new attempt.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Retried {
     /// It.
     pub run: RunView,
@@ -72,7 +74,7 @@ pub struct Retried {
 }
 
 /// Names a repository.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ProjectRequest {
     /// Any path inside it.
     pub repo: PathBuf,
@@ -82,7 +84,7 @@ pub struct ProjectRequest {
 }
 
 /// One file of a repository that says how its runs are made ready.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ProjectSource {
     /// Its path in the repository.
     pub file: String,
@@ -97,7 +99,7 @@ pub struct ProjectSource {
 }
 
 /// What a repository itself says about making its runs ready.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ProjectView {
     /// The repository's root.
     pub repo: PathBuf,

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A diff and what a merge of it must name.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DiffView {
     /// Token of head, base and policy revision; `run.merge` requires it.
     pub expect: String,
@@ -39,7 +39,7 @@ impl DiffView {
 }
 
 /// What a reviewer weighs beside the diff. All sentences are without a final period.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct GateSummary {
     /// Decisions that were made about the run, in words.
     pub amendments: Vec<String>,
@@ -65,7 +65,7 @@ pub struct GateSummary {
 }
 
 /// A check and how it ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct CheckResult {
     /// The command, as ordered.
     pub command: String,
@@ -89,7 +89,7 @@ impl CheckResult {
 }
 
 /// What to show of a run's changes.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DiffRequest {
     /// As typed.
     pub run: String,
@@ -99,7 +99,7 @@ pub struct DiffRequest {
 }
 
 /// One file of a diff.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DiffFile {
     /// Path in the repository. Untrusted text.
     pub path: String,
@@ -121,7 +121,7 @@ impl From<super::RunRef> for DiffRequest {
 }
 
 /// Merge what was reviewed.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct MergeRequest {
     /// As typed.
     pub run: String,
@@ -133,14 +133,14 @@ pub struct MergeRequest {
 }
 
 /// Bring a run's commits onto its base branch as it is now, and check them again.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct SyncRequest {
     /// As typed.
     pub run: String,
 }
 
 /// What came of a sync.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct SyncView {
     /// The run as it is now.
     #[serde(flatten)]
@@ -152,7 +152,7 @@ pub struct SyncView {
 }
 
 /// How a sync ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "sync", rename_all = "snake_case")]
 pub enum SyncOutcome {
     /// The run builds on the base branch as it is now.
@@ -184,7 +184,7 @@ pub enum SyncOutcome {
 }
 
 /// Which entries of the merge queue.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct MergeList {
     /// Only of this run.
     #[serde(default)]
@@ -198,14 +198,14 @@ pub struct MergeList {
 }
 
 /// The merge queue.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Merges {
     /// Those under way in the order in which they are worked on, then those that are over, newest first.
     pub merges: Vec<MergeEntry>,
 }
 
 /// An entry of the merge queue.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct MergeEntry {
     /// Its number.
     pub number: i64,
@@ -226,7 +226,7 @@ pub struct MergeEntry {
 }
 
 /// Where an entry of the merge queue stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "standing", rename_all = "snake_case")]
 pub enum QueueStanding {
     /// Others of its repository are before it.
@@ -246,7 +246,7 @@ pub enum QueueStanding {
 }
 
 /// What became of a run that may be merged by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "by_itself", rename_all = "snake_case")]
 pub enum MergedOrWhyNot {
     /// It is in the base branch.
@@ -262,7 +262,7 @@ pub enum MergedOrWhyNot {
 }
 
 /// Send what was reviewed to a remote.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct PushRequest {
     /// As typed.
     pub run: String,
@@ -279,7 +279,7 @@ pub struct PushRequest {
 }
 
 /// What was pushed.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct PushView {
     /// The run.
     pub run: RunId,

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// An answer without content.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Nothing {}
 
 /// What to run, and under which rules.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct RunCreate {
     /// Any path inside a repository or worktree.
     pub repo: PathBuf,
@@ -72,7 +72,7 @@ impl RunCreate {
 }
 
 /// A policy file's text and the name to use in messages.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct PolicySource {
     /// For messages.
     pub name: String,
@@ -81,7 +81,7 @@ pub struct PolicySource {
 }
 
 /// Size of a terminal in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct TerminalSize {
     /// Columns.
     pub columns: u16,
@@ -90,14 +90,14 @@ pub struct TerminalSize {
 }
 
 /// Names a run: an id, an unambiguous beginning of one, or `last`.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct RunRef {
     /// As typed.
     pub run: String,
 }
 
 /// One run, as shown.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct RunView {
     /// Its id.
     pub id: RunId,
@@ -158,7 +158,7 @@ fn yes() -> bool {
 }
 
 /// Which runs.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct RunList {
     /// At most this many; 50 when absent.
     #[serde(default)]
@@ -169,7 +169,7 @@ pub struct RunList {
 }
 
 /// Runs.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Runs {
     /// Newest first.
     pub runs: Vec<RunView>,
@@ -182,7 +182,7 @@ pub struct Runs {
 }
 
 /// Which events.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct EventsRequest {
     /// As typed.
     pub run: String,
@@ -197,7 +197,7 @@ pub struct EventsRequest {
 }
 
 /// A page of events.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct EventPage {
     /// In order. Without a kind filter also without holes.
     pub events: Vec<Event>,
@@ -208,7 +208,7 @@ pub struct EventPage {
 }
 
 /// Bytes for a terminal.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct InputRequest {
     /// As typed.
     pub run: String,
@@ -217,7 +217,7 @@ pub struct InputRequest {
 }
 
 /// A terminal's new size.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ResizeRequest {
     /// As typed.
     pub run: String,

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How to end.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ShutdownRequest {
     /// How long to wait for what runs to end by itself, in milliseconds; at once when absent.
     #[serde(default)]
@@ -16,7 +16,7 @@ pub struct ShutdownRequest {
 }
 
 /// What a service left when it ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ShutdownReport {
     /// The process that ends.
     pub pid: u32,
@@ -29,7 +29,7 @@ pub struct ShutdownReport {
 }
 
 /// A run that goes on without an engine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct LeftRun {
     /// Which.
     pub run: RunId,

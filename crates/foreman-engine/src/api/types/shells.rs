@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A shell to open.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ShellOpen {
     /// The run, as typed.
     pub run: String,
@@ -23,7 +23,7 @@ pub struct ShellOpen {
 }
 
 /// A shell that is open.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ShellView {
     /// Its run.
     pub run: RunId,
@@ -32,7 +32,7 @@ pub struct ShellView {
 }
 
 /// What a shell wrote is asked for.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ShellRead {
     /// The run, as typed.
     pub run: String,
@@ -46,7 +46,7 @@ pub struct ShellRead {
 }
 
 /// What a shell wrote.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ShellWritten {
     /// In order, those after the ones that the caller has.
     pub chunks: Vec<ShellBytes>,
@@ -55,7 +55,7 @@ pub struct ShellWritten {
 }
 
 /// A piece of what a shell wrote.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ShellBytes {
     /// Where.
     pub stream: LogStream,
@@ -64,7 +64,7 @@ pub struct ShellBytes {
 }
 
 /// Keys for a shell's terminal.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ShellInput {
     /// The run, as typed.
     pub run: String,
@@ -77,7 +77,7 @@ pub struct ShellInput {
 }
 
 /// New size of a shell's terminal.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ShellResize {
     /// The run, as typed.
     pub run: String,
@@ -88,7 +88,7 @@ pub struct ShellResize {
 }
 
 /// Names a shell.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct ShellRef {
     /// The run, as typed.
     pub run: String,

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// From where on.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct WatchRequest {
     /// The cursor of the last answer, or of the list that is shown; absent to begin.
     #[serde(default)]
@@ -17,7 +17,7 @@ pub struct WatchRequest {
 
 /// What changed between two cursors, at most twenty answers a second. Everything is named once,
 /// however often it changed; nothing that changed in between is missing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Hints {
     /// The cursor that was asked with. Another one than that of the answer before means a hole.
     pub from: Option<String>,
@@ -35,7 +35,7 @@ pub struct Hints {
 }
 
 /// A run that changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct RunHint {
     /// Which.
     pub run: RunId,
