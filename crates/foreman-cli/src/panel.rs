@@ -332,6 +332,7 @@ impl Panel {
             scope: Some(candidate.scope),
             rule: Some(candidate.number),
             confirmed,
+            expires: None,
         })
     }
 

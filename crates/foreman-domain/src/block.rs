@@ -298,6 +298,9 @@ pub struct Amendment {
     pub decided_at: At,
     /// The policy revision it made.
     pub revision: Revision,
+    /// When it lapses by itself; with its scope when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<At>,
 }
 
 /// Where an amendment stands.

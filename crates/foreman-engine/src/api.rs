@@ -130,12 +130,18 @@ macro_rules! for_each_command {
             run_list = "run.list": RunList => Runs;
             /// One run.
             run_show = "run.show": RunRef => RunView;
+            /// Everything about a run that its row in a list does not say.
+            run_details = "run.details": RunRef => RunDetailsView;
+            /// What a run uses; measured while somebody asks, and waits for the next when asked to.
+            run_samples = "run.samples": SamplesRequest => Samples;
             /// A page of a run's events; waits for news when asked to.
             run_events = "run.events": EventsRequest => EventPage;
             /// Stops a run: asks, interrupts, terminates, kills. Returns when the cage is empty.
             run_stop = "run.stop": RunRef => RunView;
             /// The three-dot diff of a run against its recorded base.
             run_diff = "run.diff": DiffRequest => DiffView;
+            /// What a run changed in one file.
+            run_diff_file = "run.diff.file": DiffFileRequest => DiffFileView;
             /// What a reviewer of a run weighs beside its diff.
             run_gate = "run.gate": RunRef => GateSummary;
             /// Brings a run's commits onto its base branch as it is now, and checks them again.
@@ -154,6 +160,14 @@ macro_rules! for_each_command {
             run_restore = "run.restore": RunRef => RunView;
             /// Tries again what a run was asked to do: a new attempt, from the base as it is now.
             run_retry = "run.retry": RunRetry => Retried;
+            /// Sends comments back: a new attempt that starts from the reviewed commits of a run.
+            run_follow_up = "run.follow_up": FollowUp => RunView;
+            /// A repository, looked at without running anything of it.
+            repo_inspect = "repo.inspect": RepoRequest => RepoView;
+            /// Repositories that had runs.
+            repo_list = "repo.list": RepoList => Repos;
+            /// Agent programs on this machine.
+            agents_find = "agents.find": AgentsRequest => Agents;
             /// What a repository itself says about making its runs ready.
             project_show = "project.show": ProjectRequest => ProjectView;
             /// Trusts that, exactly as it is now.
@@ -182,6 +196,8 @@ macro_rules! for_each_command {
             block_deny = "block.deny": DenyRequest => Decided;
             /// Takes back the newest decision of the last ten seconds, or the named one.
             undo = "undo": UndoRequest => Decided;
+            /// Recorded decisions of all runs, newest first, and what came of them.
+            amendment_list = "amendment.list": AmendmentList => Amendments;
             /// Takes a recorded decision back, at any time.
             policy_revoke = "policy.revoke": RevokeRequest => Decided;
             /// The policy in force for a run or a repository.

@@ -122,10 +122,7 @@ impl Engine {
 
     async fn attempt(&self, id: &RunId) -> Result<AttemptRun, Failure> {
         let view: RunView = self.view_of(id).await?;
-        let request = DiffRequest {
-            run: id.to_string(),
-            since: None,
-        };
+        let request = DiffRequest::new(id.as_str()).without_patch();
         let (changes, no_changes) = match self.diff(request).await {
             Ok(diff) => (Some(changes(diff)), None),
             Err(failure) => (None, Some(failure.message)),

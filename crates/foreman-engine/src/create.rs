@@ -107,6 +107,8 @@ impl Engine {
             outside_scope: Vec::new(),
             freshness: None,
             copied: Vec::new(),
+            changes: None,
+            follows: None,
         }
     }
 

@@ -1,8 +1,8 @@
 //! What the engine keeps about a run beside its log: where its things are and how it was started.
 
-use crate::api::BaseView;
+use crate::api::{BaseView, ChangeCounts};
 use crate::failures::{internal, io};
-use foreman_domain::{Code, Failure};
+use foreman_domain::{Code, Failure, RunId};
 use foreman_git::{GitError, Repository, Worktree};
 use foreman_policy::Bounds;
 use foreman_shim::ProcessIdentity;
@@ -57,6 +57,21 @@ pub(crate) struct RunDetails {
     /// Files that were copied into its worktree and are nobody's work.
     #[serde(default)]
     pub copied: Vec<String>,
+    /// How much its commits change, as counted when they were collected or moved last.
+    #[serde(default)]
+    pub changes: Option<ChangeCounts>,
+    /// The run whose reviewed commits it starts from.
+    #[serde(default)]
+    pub follows: Option<Follows>,
+}
+
+/// What a follow-up starts from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Follows {
+    /// The reviewed run.
+    pub run: RunId,
+    /// Its commit.
+    pub head: String,
 }
 
 impl RunDetails {

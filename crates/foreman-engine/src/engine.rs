@@ -10,6 +10,7 @@ use crate::news::News;
 use crate::orders::Queue;
 use crate::provision::Fetches;
 use crate::recent::Recent;
+use crate::runs::Behind;
 use crate::service::Service;
 use foreman_domain::{Epoch, Failure, RunId};
 use foreman_runner::RunnerContext;
@@ -43,6 +44,8 @@ pub(crate) struct Engine {
     pub news: News,
     /// What remotes answered lately.
     pub fetches: Fetches,
+    /// What is known of base branches that moved.
+    pub behind: Behind,
     /// Every task that must end before the data directory is given back.
     pub tasks: TaskTracker,
     /// Decisions of this process, for undoing by a clock that does not jump.
@@ -73,6 +76,7 @@ impl Engine {
             queue: Queue::default(),
             news: News::default(),
             fetches: Fetches::default(),
+            behind: Behind::default(),
             tasks: TaskTracker::new(),
             decided: Recent::default(),
             cancel: CancellationToken::new(),
@@ -129,6 +133,12 @@ impl Commands for Session {
         let run = self.engine.find_run(&request.run).await?;
         self.engine.view_of(&run).await
     }
+    async fn run_details(&self, request: RunRef) -> Result<RunDetailsView, Failure> {
+        self.engine.run_in_full(&request.run).await
+    }
+    async fn run_samples(&self, request: SamplesRequest) -> Result<Samples, Failure> {
+        self.engine.samples(request).await
+    }
     async fn run_events(&self, request: EventsRequest) -> Result<EventPage, Failure> {
         self.engine.page_of_events(request).await
     }
@@ -137,6 +147,9 @@ impl Commands for Session {
     }
     async fn run_diff(&self, request: DiffRequest) -> Result<DiffView, Failure> {
         self.engine.diff(request).await
+    }
+    async fn run_diff_file(&self, request: DiffFileRequest) -> Result<DiffFileView, Failure> {
+        self.engine.diff_file(request).await
     }
     async fn run_gate(&self, request: RunRef) -> Result<GateSummary, Failure> {
         self.engine.gate(request).await
@@ -170,6 +183,19 @@ impl Commands for Session {
     async fn run_retry(&self, request: RunRetry) -> Result<Retried, Failure> {
         let _once = self.once().await;
         self.engine.retry(request, &self.key).await
+    }
+    async fn run_follow_up(&self, request: FollowUp) -> Result<RunView, Failure> {
+        let _once = self.once().await;
+        self.engine.follow_up(request, &self.key).await
+    }
+    async fn repo_inspect(&self, request: RepoRequest) -> Result<RepoView, Failure> {
+        self.engine.inspect_repository(request).await
+    }
+    async fn repo_list(&self, _: RepoList) -> Result<Repos, Failure> {
+        self.engine.list_repositories().await
+    }
+    async fn agents_find(&self, _: AgentsRequest) -> Result<Agents, Failure> {
+        self.engine.find_agents().await
     }
     async fn project_show(&self, request: ProjectRequest) -> Result<ProjectView, Failure> {
         self.engine.show_project(request).await
@@ -215,6 +241,9 @@ impl Commands for Session {
     async fn undo(&self, request: UndoRequest) -> Result<Decided, Failure> {
         let _once = self.once().await;
         self.engine.undo(request, &self.key).await
+    }
+    async fn amendment_list(&self, request: AmendmentList) -> Result<Amendments, Failure> {
+        self.engine.list_amendments(request).await
     }
     async fn policy_revoke(&self, request: RevokeRequest) -> Result<Decided, Failure> {
         let _once = self.once().await;

@@ -33,6 +33,7 @@ mod view;
 mod watch;
 mod yaml_tree;
 
+pub(crate) use check::PROMPT_VARIABLE;
 pub(crate) use queue::Queue;
 pub(crate) use tick::keep_dispatching;
 pub(crate) use watch::keep_watching;

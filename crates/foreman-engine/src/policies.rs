@@ -1,5 +1,8 @@
 //! Policies: how one is put together for a run, shown, explained, and written into a repository.
 
+mod amendments;
+mod repositories;
+
 use crate::api::{
     Explanation, PolicyQuery, PolicyView, PolicyWhy, RevokeRequest, RunCreate, TrustRequest,
     TrustView,

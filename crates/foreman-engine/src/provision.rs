@@ -11,6 +11,7 @@ mod abandoned;
 mod base;
 pub(crate) mod copying;
 mod fetching;
+mod follow_up;
 pub(crate) mod project;
 mod retry;
 mod steps;

@@ -55,6 +55,7 @@ mod tests {
             revision: Revision(2),
             decided_at: At::from_millis(at),
             state: AmendmentState::Active,
+            expires: None,
         }
     }
 

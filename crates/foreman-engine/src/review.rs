@@ -1,6 +1,9 @@
 //! After a run: what it changed, merging it, removing it with a snapshot, bringing it back.
 
-use crate::api::{DiffFile, DiffRequest, DiffView, GateSummary, MergeRequest, RunRef, RunView};
+use crate::api::{
+    DiffFile, DiffFileRequest, DiffFileView, DiffRequest, DiffView, GateSummary, MergeRequest,
+    RunRef, RunView,
+};
 use crate::details::RunDetails;
 use crate::ending::outcome_to_go_back_to;
 use crate::engine::Engine;
@@ -66,6 +69,34 @@ impl Engine {
         let details = RunDetails::of(&run)?;
         let head = reviewable_head(&run, &details).await?;
         self.gate_of(&run, &details, &head).await
+    }
+
+    /// What a run changed in one file.
+    pub async fn diff_file(&self, request: DiffFileRequest) -> Result<DiffFileView, Failure> {
+        let id = self.find_run(&request.run).await?;
+        let run = self.store.run(&id).await.or_fail()?;
+        let details = RunDetails::of(&run)?;
+        let head = reviewable_head(&run, &details).await?;
+        let base = git(&details, |repo, details| repo.base_now(&details.worktree)).await?;
+        if request.expect != tokens::of_diff(&head, &base, run.revision) {
+            return Err(Failure::new(
+                Code::Stale,
+                format!("the base branch, the commits or the policy of run {id} have moved since the diff was shown"),
+            )
+            .hint(format!("Look again: `foreman diff {id}`.")));
+        }
+        let path = request.path;
+        let file = git(&details, move |repo, details| {
+            repo.diff_file(&details.worktree, &head, &path)
+        })
+        .await?;
+        Ok(DiffFileView {
+            patch: file.patch,
+            truncated: file.truncated,
+            binary: file.binary,
+            old_size: file.old_size,
+            new_size: file.new_size,
+        })
     }
 
     async fn diff_since(
@@ -440,6 +471,8 @@ fn view(diff: Diff, refusal: Option<String>, run: &StoredRun) -> DiffView {
                 change: file.change,
                 added: file.added,
                 removed: file.removed,
+                generated: false,
+                flags: Vec::new(),
             })
             .collect(),
         patch: diff.patch,

@@ -1,5 +1,11 @@
 //! Runs as they are shown, followed, typed into and stopped.
 
+mod behind;
+mod in_full;
+mod samples;
+
+pub(crate) use behind::Behind;
+
 use crate::api::{
     EventPage, EventsRequest, InputRequest, Nothing, ResizeRequest, RunList, RunView, Runs,
 };
@@ -11,9 +17,12 @@ use crate::live::LiveRun;
 use crate::words::count;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use foreman_domain::{At, Code, Failure, Outcome, RunId, StepKind, sanitize_line};
+use foreman_domain::{
+    At, Code, EventSeq, Failure, Outcome, RunId, RunState, StepKind, sanitize_line,
+};
 use foreman_shim::client::ShimClient;
 use foreman_store::StoredRun;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -122,6 +131,11 @@ impl Engine {
         let failed_checks = checks.iter().filter(|check| !check.has_passed()).count();
         let failed_checks = u32::try_from(failed_checks).unwrap_or(u32::MAX);
         let repo_reachable = !details.repo_is_away();
+        let repo_name = name_of(&details.repo);
+        let behind = match run.state {
+            RunState::Review { .. } => self.behind.of(&run.id),
+            _ => None,
+        };
         Ok(RunView {
             id: run.id,
             order: run.order,
@@ -145,6 +159,13 @@ impl Engine {
             denied_unattended: run.denied_unattended,
             killed: run.killed,
             repo_reachable,
+            last_event_at: run.last_event_at,
+            subjects_blocked: run.blocked,
+            subjects_allowed: run.allowed,
+            changes: details.changes,
+            behind,
+            revision: run.revision,
+            repo_name,
         })
     }
 
@@ -173,7 +194,10 @@ impl Engine {
                 .or_fail()?;
             let ended = is_at_rest(&stored.state) && page.cursor >= page.last_seq;
             if !page.events.is_empty() || ended || Instant::now() >= deadline {
+                let first = page.events.first().map(|event| event.seq);
                 return Ok(EventPage {
+                    has_older: first.is_some_and(|first| first > EventSeq(1)),
+                    first,
                     events: page.events,
                     cursor: page.cursor,
                     ended,
@@ -314,6 +338,12 @@ impl Engine {
         }
         Ok(lines)
     }
+}
+
+/// What a repository at this place is called.
+pub(crate) fn name_of(repo: &Path) -> String {
+    let name = repo.file_name().unwrap_or(repo.as_os_str());
+    sanitize_line(&name.to_string_lossy())
 }
 
 /// The commit that a run's checks are about: what it ended with, or what it started from where it ended

@@ -22,6 +22,8 @@ const EVERY: Duration = Duration::from_secs(5);
 /// renewed all the time.
 const QUIET: u32 = 6;
 const AGAIN: u32 = 720;
+/// Looks between two at base branches.
+const BASES: u32 = 3;
 /// Nothing is won by cutting a shorter journal, in bytes.
 const SHORT: u64 = 16 << 10;
 /// Journals looked after at one time.
@@ -29,7 +31,7 @@ const JOURNALS: u32 = 64;
 
 /// Looks after the store until hosting ends.
 pub(crate) async fn keep_store(engine: Arc<Engine>) {
-    let (mut quiet, mut groups, mut more) = (0_u32, 0, true);
+    let (mut quiet, mut groups, mut more, mut looks) = (0_u32, 0, true, 0_u32);
     loop {
         tokio::select! {
             () = tokio::time::sleep(EVERY) => {}
@@ -37,6 +39,12 @@ pub(crate) async fn keep_store(engine: Arc<Engine>) {
         }
         if let Err(error) = engine.keep_to_budget().await {
             tracing::warn!(%error, "old events could not be dropped");
+        }
+        looks = looks.wrapping_add(1);
+        if looks % BASES == 0
+            && let Err(error) = engine.look_at_bases().await
+        {
+            tracing::warn!(%error, "the base branches of runs in review could not be looked at");
         }
         let now = engine.store.groups_stored();
         quiet = if now == groups {

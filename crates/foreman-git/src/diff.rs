@@ -5,11 +5,14 @@
 //! Patch and list are bounded.
 
 use crate::worktree::parse_oid;
-use crate::{Diff, DiffFile, GitError, Repository, Worktree, flags};
+use crate::{Diff, DiffFile, FileDiff, GitError, Repository, Worktree, flags};
+use foreman_domain::sanitize_line;
 use git2::{Delta, DiffFindOptions, DiffFormat, DiffOptions, ErrorCode, Oid};
 
 /// The most bytes of patch that are given.
 const PATCH: usize = 4 << 20;
+/// The same for one file.
+const FILE_PATCH: usize = 2 << 20;
 /// The most files that are listed.
 const FILES: usize = 20_000;
 /// Files larger than this are shown as binary.
@@ -53,6 +56,31 @@ impl Repository {
             base_now: base_now.to_string(),
             ..shown
         })
+    }
+
+    /// What the commits up to `head` change in the file at `path`, as [`Diff`] names it.
+    ///
+    /// # Errors
+    /// [`GitError::NotFound`] when they do not change it, and as [`Repository::diff`].
+    pub fn diff_file(
+        &self,
+        worktree: &Worktree,
+        head: &str,
+        path: &str,
+    ) -> Result<FileDiff, GitError> {
+        let repo = self.git()?;
+        let head = self.find_head(&repo, head)?;
+        let base_now = self.base_tip(&repo, worktree)?;
+        let from = fork_point(&repo, worktree, head, base_now)?;
+        let mut diff = compare(&repo, from, head)?;
+        find_renames(&mut diff)?;
+        let index = diff
+            .deltas()
+            .position(|delta| path_of(&delta) == path)
+            .ok_or_else(|| GitError::NotFound {
+                what: format!("a change of \"{}\"", sanitize_line(path)),
+            })?;
+        one_file(&repo, &diff, index)
     }
 
     /// What changes from one commit of a run to a later one: files and patch alone.
@@ -153,15 +181,7 @@ fn show(diff: &git2::Diff<'_>) -> Result<Diff, GitError> {
         Err(error) if error.code() == ErrorCode::User => {}
         Err(error) => return Err(GitError::git("print the run's changes")(error)),
     }
-    if patch.len() > PATCH {
-        truncated = true;
-        // Whole lines only.
-        let end = patch[..PATCH]
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
-        patch.truncate(end);
-    }
+    truncated |= cut(&mut patch, PATCH);
     Ok(Diff {
         head: String::new(),
         base_now: String::new(),
@@ -170,6 +190,73 @@ fn show(diff: &git2::Diff<'_>) -> Result<Diff, GitError> {
         truncated,
         flags: Vec::new(),
     })
+}
+
+/// The path of a changed file, as it is shown.
+fn path_of(delta: &git2::DiffDelta<'_>) -> String {
+    let (old, new) = (delta.old_file(), delta.new_file());
+    let path = new.path_bytes().or(old.path_bytes()).unwrap_or_default();
+    String::from_utf8_lossy(path).into_owned()
+}
+
+fn one_file(
+    repo: &git2::Repository,
+    diff: &git2::Diff<'_>,
+    index: usize,
+) -> Result<FileDiff, GitError> {
+    let what = "compare a file with its base";
+    let patch = git2::Patch::from_diff(diff, index).map_err(GitError::git(what))?;
+    let delta = diff.get_delta(index).ok_or_else(|| GitError::NotFound {
+        what: format!("file {index} of the diff"),
+    })?;
+    let sizes = repo.odb().map_err(GitError::git(what))?;
+    let size = |file: git2::DiffFile<'_>| {
+        let header = sizes.read_header(file.id()).ok();
+        header.map(|(bytes, _)| bytes as u64)
+    };
+    let mut shown = FileDiff {
+        patch: String::new(),
+        truncated: false,
+        binary: true,
+        old_size: size(delta.old_file()),
+        new_size: size(delta.new_file()),
+    };
+    let Some(mut patch) = patch else {
+        return Ok(shown);
+    };
+    shown.binary = patch.delta().flags().is_binary();
+    let mut text = Vec::new();
+    let printed = patch.print(&mut |_, _, line| {
+        let origin = line.origin();
+        if matches!(origin, '+' | '-' | ' ') {
+            text.push(origin as u8);
+        }
+        let room = (FILE_PATCH + 1).saturating_sub(text.len());
+        let content = line.content();
+        text.extend_from_slice(content.get(..room).unwrap_or(content));
+        text.len() <= FILE_PATCH
+    });
+    match printed {
+        Ok(()) => {}
+        Err(error) if error.code() == ErrorCode::User => {}
+        Err(error) => return Err(GitError::git("print the run's changes")(error)),
+    }
+    shown.truncated = cut(&mut text, FILE_PATCH);
+    shown.patch = String::from_utf8_lossy(&text).into_owned();
+    Ok(shown)
+}
+
+/// Cuts a patch to at most so many bytes, whole lines only; true when something went.
+fn cut(patch: &mut Vec<u8>, most: usize) -> bool {
+    if patch.len() <= most {
+        return false;
+    }
+    let end = patch[..most]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |at| at + 1);
+    patch.truncate(end);
+    true
 }
 
 /// The commit that the run's changes start from; none when the histories are unrelated.
@@ -207,7 +294,6 @@ fn describe(diff: &git2::Diff<'_>, index: usize) -> Result<DiffFile, GitError> {
         what: format!("file {index} of the diff"),
     })?;
     let (old, new) = (delta.old_file(), delta.new_file());
-    let path = new.path_bytes().or(old.path_bytes()).unwrap_or_default();
     let change = match delta.status() {
         Delta::Added | Delta::Copied => "added",
         Delta::Deleted => "deleted",
@@ -224,7 +310,7 @@ fn describe(diff: &git2::Diff<'_>, index: usize) -> Result<DiffFile, GitError> {
         _ => None,
     };
     Ok(DiffFile {
-        path: String::from_utf8_lossy(path).into_owned(),
+        path: path_of(&delta),
         change: change.to_owned(),
         added: lines.map(|(added, _)| added),
         removed: lines.map(|(_, removed)| removed),

@@ -84,6 +84,21 @@ pub struct Diff {
     pub flags: Vec<String>,
 }
 
+/// The difference of one file of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileDiff {
+    /// The unified diff. Untrusted text.
+    pub patch: String,
+    /// True when `patch` was cut for its size.
+    pub truncated: bool,
+    /// True for a file that is not text.
+    pub binary: bool,
+    /// Its bytes before; absent when it was not there.
+    pub old_size: Option<u64>,
+    /// Its bytes now; absent when it is gone.
+    pub new_size: Option<u64>,
+}
+
 /// One file of a [`Diff`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiffFile {

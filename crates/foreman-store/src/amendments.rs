@@ -57,6 +57,25 @@ impl Store {
         self.select_amendments(query).await
     }
 
+    /// Decisions of all runs, newest first, at most `limit`: those in force, or all.
+    ///
+    /// # Errors
+    /// [`StoreError::Statement`] and [`StoreError::Unreadable`].
+    pub async fn amendments(
+        &self,
+        all: bool,
+        limit: u32,
+    ) -> Result<Vec<StoredAmendment>, StoreError> {
+        let mut query = QueryBuilder::<Sqlite>::new(AMENDMENT_COLUMNS);
+        if !all {
+            query.push("WHERE amendments.state = 'active' ");
+        }
+        query
+            .push("ORDER BY amendments.place DESC LIMIT ")
+            .push_bind(i64::from(limit));
+        self.select_amendments(query).await
+    }
+
     /// Decisions with project scope in a repository, newest first.
     ///
     /// # Errors

@@ -101,6 +101,10 @@ impl Store {
                 Scope::Run,
             ),
         };
+        let expires = match &new.ruled {
+            Ruled::Allow { rule, .. } => rule.expires,
+            Ruled::Deny { .. } => None,
+        };
         let amendment = Amendment {
             id: id.clone(),
             block: new.block.clone(),
@@ -110,6 +114,7 @@ impl Store {
             state: AmendmentState::Active,
             decided_at: new.at,
             revision,
+            expires,
         };
         let origin = origin_of(&amendment);
         let (rule, denial) = match &new.ruled {

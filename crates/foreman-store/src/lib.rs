@@ -58,6 +58,6 @@ pub use order_moves::{OrderMove, StoredReservation};
 pub use orders::{NewOrder, OrderEdit, OrderFilter, OrderStanding, StoredFault, StoredOrder};
 pub use queue::{AskedBy, MergeFilter, MergeStanding, NewMerge, StoredMerge};
 pub use retention::{EventBudget, EventUsage, RETENTION_SLICE, Retained};
-pub use runs::{FIRST_CLAIM, NewRun, StoredRun, StoredStep};
+pub use runs::{FIRST_CLAIM, NewRun, StoredRun, StoredStep, UsedRepository};
 pub use search::{Found, INDEXED_KINDS, SearchCursor, SearchText};
 pub use upkeep::FileSizes;

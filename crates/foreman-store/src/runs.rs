@@ -70,8 +70,25 @@ pub struct StoredRun {
     pub ended_at: Option<At>,
     /// Its open blocks.
     pub open_blocks: u32,
+    /// Subjects that were held or refused and stay so, the open ones included.
+    pub blocked: u32,
+    /// Subjects that a decision let go.
+    pub allowed: u32,
+    /// When the newest event happened.
+    pub last_event_at: Option<At>,
     /// Processes that were killed when its cage was torn down; absent while that is not known.
     pub killed: Option<u32>,
+}
+
+/// A repository that had runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsedRepository {
+    /// Its newest run.
+    pub newest: RunId,
+    /// How many runs it had.
+    pub runs: u64,
+    /// When the newest was recorded.
+    pub last_used: At,
 }
 
 /// A step of a run.
@@ -95,7 +112,11 @@ const COLUMNS: &str = "SELECT id, order_id, repo_key, title, details, state_json
     stop_asked_at, revision, applied_revision, policy_json, last_seq, denied_unattended, \
     created_at, ended_at, \
     (SELECT count(*) FROM blocks WHERE blocks.run = runs.number AND blocks.state = 'open'), \
-    killed FROM runs ";
+    killed, \
+    (SELECT count(*) FROM blocks WHERE blocks.run = runs.number AND blocks.state <> 'amended'), \
+    (SELECT count(*) FROM blocks WHERE blocks.run = runs.number AND blocks.state = 'amended'), \
+    (SELECT at FROM events WHERE events.run = runs.number AND events.seq = runs.last_seq) \
+    FROM runs ";
 
 impl Store {
     /// Records a run and its order, and answers the policy it starts with: revision 1. The run is
@@ -274,6 +295,31 @@ impl Store {
             .collect())
     }
 
+    /// Repositories that had runs, the one used last first.
+    ///
+    /// # Errors
+    /// [`StoreError::Statement`].
+    pub async fn used_repositories(&self, limit: u32) -> Result<Vec<UsedRepository>, StoreError> {
+        // The other columns are those of the row with the largest number.
+        let rows = sqlx::query(
+            "SELECT max(number) AS newest, count(*), id, created_at FROM runs GROUP BY repo_key
+             ORDER BY newest DESC LIMIT ?",
+        )
+        .bind(i64::from(limit))
+        .fetch_all(&self.reader)
+        .await
+        .during("list repositories")?;
+        rows.iter()
+            .map(|row| {
+                Ok(UsedRepository {
+                    newest: parse("run id", &format!("\"{}\"", row.get::<&str, _>(2)))?,
+                    runs: unsigned(row.get(1)),
+                    last_used: At::from_millis(row.get(3)),
+                })
+            })
+            .collect()
+    }
+
     /// Runs that are not at rest: live ones, and those in the middle of a merge.
     ///
     /// # Errors
@@ -283,6 +329,18 @@ impl Store {
         query.push(
             "WHERE state IN ('provisioning', 'running', 'stopping', 'merging') ORDER BY number",
         );
+        self.select(query).await
+    }
+
+    /// Runs that wait for a review, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Statement`] and [`StoreError::Unreadable`].
+    pub async fn runs_in_review(&self, limit: u32) -> Result<Vec<StoredRun>, StoreError> {
+        let mut query = QueryBuilder::<Sqlite>::new(COLUMNS);
+        query
+            .push("WHERE state = 'review' ORDER BY number DESC LIMIT ")
+            .push_bind(i64::from(limit));
         self.select(query).await
     }
 
@@ -327,6 +385,7 @@ impl Store {
 fn stored(row: &SqliteRow) -> Result<StoredRun, StoreError> {
     let outcome: Option<&str> = row.get(6);
     let number = |index: usize| unsigned(row.get(index));
+    let small = |index: usize| u32::try_from(number(index)).unwrap_or(u32::MAX);
     Ok(StoredRun {
         id: parse("run id", &format!("\"{}\"", row.get::<&str, _>(0)))?,
         order: OrderId::from(row.get::<String, _>(1)),
@@ -343,7 +402,10 @@ fn stored(row: &SqliteRow) -> Result<StoredRun, StoreError> {
         denied_unattended: row.get::<i64, _>(12) != 0,
         created_at: At::from_millis(row.get(13)),
         ended_at: row.get::<Option<i64>, _>(14).map(At::from_millis),
-        open_blocks: u32::try_from(number(15)).unwrap_or(u32::MAX),
+        open_blocks: small(15),
+        blocked: small(17),
+        allowed: small(18),
+        last_event_at: row.get::<Option<i64>, _>(19).map(At::from_millis),
         killed: row
             .get::<Option<i64>, _>(16)
             .and_then(|killed| u32::try_from(killed).ok()),

@@ -24,6 +24,7 @@ pub async fn amend(args: AmendArgs, engine: &impl Commands, answer: &Answer) -> 
         scope,
         rule: args.rule,
         confirmed: args.yes,
+        expires: None,
     };
     if args.expect.is_none() {
         if !answer.can_ask() {

@@ -46,6 +46,7 @@ async fn stored(
             limit: 512,
             wait_ms: if args.follow { 20_000 } else { 0 },
             kinds: args.kind.clone(),
+            ..EventsRequest::default()
         };
         let page = engine.run_events(request).await?;
         for event in &page.events {

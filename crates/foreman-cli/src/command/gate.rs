@@ -168,10 +168,7 @@ pub async fn push(args: PushArgs, engine: &impl Commands, answer: &Answer) -> Do
             return Err(needs_expect("push", "foreman diff RUN --json").into());
         }
         None => {
-            let request = DiffRequest {
-                run: args.run.clone(),
-                since: None,
-            };
+            let request = DiffRequest::new(&*args.run);
             let view = engine.run_diff(request).await?;
             review::show(&view, answer)?;
             if !ask(&format!("Push this to {}?", sanitize_line(&args.remote)))? {

@@ -12,10 +12,7 @@ use std::io;
 
 /// Shows what a run changed.
 pub async fn diff(args: DiffArgs, engine: &impl Commands, answer: &Answer) -> Done {
-    let request = DiffRequest {
-        run: args.run.clone(),
-        since: args.since.clone(),
-    };
+    let request = DiffRequest::new(&*args.run).since(args.since.clone());
     let view = engine.run_diff(request).await?;
     if answer.is_json() {
         answer.object(&view)?;
@@ -47,10 +44,7 @@ pub async fn merge(args: MergeArgs, engine: &impl Commands, answer: &Answer) -> 
             return Err(needs_expect("merge", "foreman diff RUN --json").into());
         }
         None => {
-            let request = DiffRequest {
-                run: args.run.clone(),
-                since: None,
-            };
+            let request = DiffRequest::new(&*args.run);
             let view = engine.run_diff(request).await?;
             show(&view, answer)?;
             // The queue syncs and checks; and a reason was given for checks that did not pass.
@@ -119,10 +113,7 @@ async fn refused(failure: Failure, run: &str, engine: &impl Commands, answer: &A
         && !answer.is_json()
         && let Some(since) = since
     {
-        let request = DiffRequest {
-            run: run.to_owned(),
-            since: Some(since),
-        };
+        let request = DiffRequest::new(run).since(Some(since));
         let shown = match engine.run_diff(request).await {
             Ok(view) => show(&view, answer),
             Err(_) => Ok(()),

@@ -277,7 +277,8 @@ fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foreman_domain::{EventSeq, OrderId, RunId};
+    use foreman_domain::{EventSeq, OrderId, Revision, RunId};
+    use foreman_engine::api::ChangeCounts;
 
     #[test]
     fn a_run_in_any_state_survives_the_wire() {
@@ -317,6 +318,13 @@ mod tests {
                 denied_unattended: false,
                 killed: Some(3),
                 repo_reachable: true,
+                last_event_at: None,
+                subjects_blocked: 2,
+                subjects_allowed: 1,
+                changes: Some(ChangeCounts::default()),
+                behind: None,
+                revision: Revision(1),
+                repo_name: "r".into(),
             };
             let wire = serde_json::to_value(&view).unwrap();
             let back: RunView = serde_json::from_value(wire).unwrap();

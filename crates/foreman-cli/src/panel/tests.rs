@@ -30,6 +30,7 @@ pub(crate) fn view(number: u32) -> BlockView {
         },
         also_opens: 0,
         needs_confirmation,
+        opens: vec![],
     };
     BlockView {
         block: Block {
@@ -91,6 +92,7 @@ fn decided(number: u32) -> Decided {
             state: AmendmentState::Active,
             decided_at: At::from_millis(0),
             revision: Revision(2),
+            expires: None,
         },
         block: Some(block),
         in_force: true,

@@ -23,6 +23,7 @@ pub async fn next<C: Commands>(
             limit: LIMIT,
             wait_ms: WAIT_MS,
             kinds: kinds.to_vec(),
+            ..EventsRequest::default()
         })
         .await
 }

@@ -222,6 +222,7 @@ impl<C: Commands> Lines<'_, C> {
             scope: Some(candidate.scope),
             rule: Some(candidate.number),
             confirmed: false,
+            expires: None,
         };
         self.engine.block_amend(request).await?;
         Ok(())

@@ -38,6 +38,9 @@ impl Engine {
             Ok((touched, behind, files))
         })
         .await?;
+        if matches!(run.state, RunState::Review { .. }) {
+            self.tell_behind(&run.id, base_moved);
+        }
         let commands = commands_of(details).await;
         let words: Vec<&str> = commands.iter().map(String::as_str).collect();
         let found = steering(&touched, &words);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Stands for the prompt in an agent's arguments.
 pub(super) const PROMPT: &str = "{prompt}";
 /// Holds the prompt in the agent's environment.
-pub(super) const PROMPT_VARIABLE: &str = "FOREMAN_PROMPT";
+pub(crate) const PROMPT_VARIABLE: &str = "FOREMAN_PROMPT";
 /// Longest prompt: an argument and a variable of a program hold at most 128 KiB.
 const LONGEST_PROMPT: usize = 120 * 1024;
 /// Longest name of a kind or a class.

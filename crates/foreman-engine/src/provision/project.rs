@@ -21,7 +21,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The product's own file.
-const OWN: &str = ".foreman/project.toml";
+pub(crate) const OWN: &str = ".foreman/project.toml";
 /// Files of other tools, in the order in which they are asked.
 const FOREIGN: [(&str, Parse); 4] = [
     (".worktreeinclude", worktreeinclude),
@@ -101,8 +101,13 @@ impl Engine {
     /// Shows what a repository would have copied and run.
     pub async fn show_project(&self, request: ProjectRequest) -> Result<ProjectView, Failure> {
         let repo = open_repository(&request.repo).await?;
-        let project = self.project(&repo).await?;
-        view(repo, project).await
+        self.project_of(&repo).await
+    }
+
+    /// What a repository would have copied and run, as shown.
+    pub(crate) async fn project_of(&self, repo: &Repository) -> Result<ProjectView, Failure> {
+        let project = self.project(repo).await?;
+        view(repo.clone(), project).await
     }
 
     /// Trusts what was shown, if it is still so.

@@ -17,6 +17,7 @@ fn amend(block: &BlockView, scope: Option<Scope>) -> AmendRequest {
         scope,
         rule: None,
         confirmed: false,
+        expires: None,
     }
 }
 

@@ -80,6 +80,7 @@ async fn an_engine_that_was_overtaken_while_it_slept_writes_nothing_and_steps_do
             scope: None,
             rule: None,
             confirmed: false,
+            expires: None,
         })
         .await
         .unwrap();

@@ -63,6 +63,7 @@ async fn warnings(host: &Host, run: &RunId) -> Vec<String> {
         limit: 512,
         wait_ms: 0,
         kinds: vec!["warning".into()],
+        ..EventsRequest::default()
     };
     let events = host.run_events(request).await.unwrap().events;
     let message = |event: foreman_domain::Event| match event.kind {
@@ -210,10 +211,7 @@ async fn commits_added_by_hand_are_reviewed_and_checked_like_the_others() {
     let now = diff(&host, &run.id).await;
     assert_eq!((&now.head, now.files.len()), (&tip, 2));
     let added = host
-        .run_diff(DiffRequest {
-            run: run.id.to_string(),
-            since: Some(shown.head),
-        })
+        .run_diff(DiffRequest::new(run.id.as_str()).since(Some(shown.head)))
         .await
         .unwrap();
     assert_eq!(added.files.len(), 1);

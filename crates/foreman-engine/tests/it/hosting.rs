@@ -58,6 +58,7 @@ async fn a_block_can_be_amended_after_the_engine_was_killed() {
             scope: None,
             rule: None,
             confirmed: false,
+            expires: None,
         })
         .await
         .unwrap();
@@ -93,6 +94,7 @@ async fn a_new_engine_decides_at_once_about_a_run_that_outlived_the_last() {
             scope: None,
             rule: None,
             confirmed: false,
+            expires: None,
         })
         .await
         .unwrap();

@@ -183,6 +183,7 @@ async fn a_run_over_the_budget_loses_its_oldest_output_and_says_so() {
         limit: 512,
         wait_ms: 0,
         kinds: vec!["gap".into()],
+        ..EventsRequest::default()
     };
     let gaps = host.run_events(request).await.unwrap().events;
     assert_eq!(gaps.len(), 1, "{gaps:?}");

@@ -430,6 +430,7 @@ async fn a_decision_for_an_order_counts_in_its_next_run() {
         scope: Some(Scope::Order),
         rule: None,
         confirmed: true,
+        expires: None,
     })
     .await
     .unwrap();

@@ -79,6 +79,7 @@ async fn a_refused_merge_says_why_and_goes_back_to_review() {
         limit: 512,
         wait_ms: 0,
         kinds: vec!["warning".into(), "state".into()],
+        ..EventsRequest::default()
     };
     let events = host.run_events(request).await.unwrap().events;
     let merging = events.iter().any(|event| {

@@ -349,6 +349,7 @@ async fn a_filtered_page_moves_its_cursor_and_says_when_nothing_follows() {
         limit: 1,
         wait_ms: 0,
         kinds: vec!["output".into()],
+        ..EventsRequest::default()
     };
     let first = host.run_events(request(Default::default())).await.unwrap();
     assert_eq!(first.events.len(), 1);

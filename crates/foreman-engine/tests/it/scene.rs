@@ -169,6 +169,7 @@ pub async fn events_until(
             limit: 512,
             wait_ms: 1000,
             kinds: vec![],
+            ..EventsRequest::default()
         };
         events.extend(host.run_events(request).await.unwrap().events);
         if wanted(&events) {

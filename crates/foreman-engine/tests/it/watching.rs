@@ -35,6 +35,7 @@ async fn whoever_reads_a_list_and_watches_on_from_its_cursor_misses_no_event_and
             limit: 512,
             wait_ms: 0,
             kinds: vec![],
+            ..EventsRequest::default()
         };
         let page = host.run_events(request).await.unwrap();
         seen.extend(page.events.iter().map(|event| event.seq.0));

@@ -161,6 +161,7 @@ mod inside {
             state: AmendmentState::Active,
             decided_at: At::now(),
             revision: Revision(revision),
+            expires: None,
         }
     }
 

@@ -1,9 +1,10 @@
 //! What is held, and decisions about it.
 
-use foreman_domain::{Amendment, AmendmentId, Block, BlockId, Scope};
+use foreman_domain::{Amendment, AmendmentId, At, Block, BlockId, Scope};
 use foreman_policy::EgressRule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Which blocks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
@@ -59,6 +60,9 @@ pub struct Candidate {
     pub also_opens: u32,
     /// True for wildcards, bare addresses and whole-project scope.
     pub needs_confirmation: bool,
+    /// What it opens beside what is held, in words.
+    #[serde(default)]
+    pub opens: Vec<String>,
 }
 
 /// Let it go on.
@@ -74,6 +78,9 @@ pub struct AmendRequest {
     pub rule: Option<u32>,
     /// The second confirmation, for candidates that need one.
     pub confirmed: bool,
+    /// When the rule ends by itself; with its scope when absent.
+    #[serde(default)]
+    pub expires: Option<At>,
 }
 
 /// Refuse it.
@@ -99,6 +106,39 @@ pub struct UndoRequest {
 pub struct RevokeRequest {
     /// Its id.
     pub amendment: AmendmentId,
+}
+
+/// Which decisions.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
+pub struct AmendmentList {
+    /// Also those that are not in force any more.
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// Recorded decisions of all runs.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
+pub struct Amendments {
+    /// Newest first, at most 1,000.
+    pub amendments: Vec<AmendmentView>,
+}
+
+/// A recorded decision, and what came of it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
+pub struct AmendmentView {
+    /// The record.
+    #[serde(flatten)]
+    pub amendment: Amendment,
+    /// Title of the run that it was made in. Untrusted text.
+    pub run_title: String,
+    /// The repository.
+    pub repo: PathBuf,
+    /// Connections that its rule let through, of those whose events are kept.
+    pub hits: u64,
+    /// When the last of them was made.
+    pub last_hit_at: Option<At>,
+    /// True when the repository's policy file has it, too.
+    pub project_written: bool,
 }
 
 /// What a decision did.

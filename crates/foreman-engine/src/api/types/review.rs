@@ -96,6 +96,66 @@ pub struct DiffRequest {
     /// Only what came after this commit of the run.
     #[serde(default)]
     pub since: Option<String>,
+    /// With the patch; without it the answer is small however much was changed.
+    #[serde(default = "yes")]
+    pub patch: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl DiffRequest {
+    /// All that a run changed.
+    #[must_use]
+    pub fn new(run: impl Into<String>) -> Self {
+        Self {
+            run: run.into(),
+            since: None,
+            patch: true,
+        }
+    }
+
+    /// Only what came after a commit of it.
+    #[must_use]
+    pub fn since(self, since: Option<String>) -> Self {
+        Self { since, ..self }
+    }
+
+    /// Without the patch.
+    #[must_use]
+    pub fn without_patch(self) -> Self {
+        Self {
+            patch: false,
+            ..self
+        }
+    }
+}
+
+/// One file of a run's changes.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
+pub struct DiffFileRequest {
+    /// As typed.
+    pub run: String,
+    /// From [`DiffView::expect`]; refused when head or base have moved since.
+    pub expect: String,
+    /// Its path, from [`DiffFile::path`].
+    pub path: String,
+}
+
+/// What a run changed in one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
+pub struct DiffFileView {
+    /// The unified diff of this file. Untrusted text.
+    pub patch: String,
+    /// True when `patch` was cut for its size.
+    pub truncated: bool,
+    /// True for a file that is not text.
+    pub binary: bool,
+    /// Its size before, in bytes; absent when it was not there.
+    pub old_size: Option<u64>,
+    /// Its size now, in bytes; absent when it is gone.
+    pub new_size: Option<u64>,
 }
 
 /// One file of a diff.
@@ -109,14 +169,18 @@ pub struct DiffFile {
     pub added: Option<u32>,
     /// Lines removed; absent for binary files.
     pub removed: Option<u32>,
+    /// True for lock files, vendored and generated ones, by their names and by the attributes that the
+    /// base commit has.
+    #[serde(default)]
+    pub generated: bool,
+    /// What a reviewer must see about this file first.
+    #[serde(default)]
+    pub flags: Vec<String>,
 }
 
 impl From<super::RunRef> for DiffRequest {
     fn from(run: super::RunRef) -> Self {
-        Self {
-            run: run.run,
-            since: None,
-        }
+        Self::new(run.run)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs: made, listed, shown, followed, steered.
 
 use super::{BaseView, Preparation};
-use foreman_domain::{At, Event, EventSeq, OrderId, Outcome, RunId, RunState, Wall};
+use foreman_domain::{At, Event, EventSeq, OrderId, Outcome, Revision, RunId, RunState, Wall};
 use foreman_policy::Bounds;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -151,6 +151,41 @@ pub struct RunView {
     /// Files that it changed outside of the scope that its order declares. Untrusted text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outside_scope: Vec<String>,
+    /// When its newest event happened.
+    #[serde(default)]
+    pub last_event_at: Option<At>,
+    /// Subjects that were held or refused and stay so.
+    #[serde(default)]
+    pub subjects_blocked: u32,
+    /// Subjects that were held and let go by a decision.
+    #[serde(default)]
+    pub subjects_allowed: u32,
+    /// How much it changed, as counted when its commits were collected or moved last; absent before.
+    #[serde(default)]
+    pub changes: Option<ChangeCounts>,
+    /// Commits that its base branch has and it does not build on, as far as that was looked at last;
+    /// absent unless it waits for a review.
+    #[serde(default)]
+    pub behind: Option<u32>,
+    /// Number of its policy.
+    #[serde(default)]
+    pub revision: Revision,
+    /// Name of its repository: that of its folder.
+    #[serde(default)]
+    pub repo_name: String,
+}
+
+/// How much a run changed.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
+pub struct ChangeCounts {
+    /// Files.
+    pub files: u32,
+    /// Lines added; those of binary files are not counted.
+    pub added: u64,
+    /// Lines removed.
+    pub removed: u64,
 }
 
 fn yes() -> bool {
@@ -182,7 +217,7 @@ pub struct Runs {
 }
 
 /// Which events.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct EventsRequest {
     /// As typed.
     pub run: String,
@@ -194,6 +229,49 @@ pub struct EventsRequest {
     pub wait_ms: u32,
     /// Only these kinds (tags); all when empty.
     pub kinds: Vec<String>,
+    /// Backwards instead: the newest events before this one, still in ascending order. `after` and
+    /// `wait_ms` do not count then.
+    #[serde(default)]
+    pub before: Option<EventSeq>,
+    /// Only those that this lets through, as well.
+    #[serde(default)]
+    pub filter: EventFilter,
+}
+
+/// Which events are let through: those that every list allows. An empty list allows all.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
+#[serde(default)]
+pub struct EventFilter {
+    /// Kinds (tags).
+    pub kinds: Vec<String>,
+    /// Names of steps.
+    pub steps: Vec<String>,
+    /// Severities.
+    pub severities: Vec<Severity>,
+    /// The process, by its number in the cage.
+    pub process: Option<u32>,
+    /// The host that an action addressed, or a part of its name.
+    pub host: Option<String>,
+}
+
+/// How much an event asks for attention.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Something failed, was refused, or does not hold.
+    Error,
+    /// Something that the operator should know.
+    Warning,
+    /// Something waits for the operator, or was decided.
+    Decision,
+    /// What else happened.
+    Info,
+    /// What a program wrote.
+    Output,
 }
 
 /// A page of events.
@@ -201,8 +279,15 @@ pub struct EventsRequest {
 pub struct EventPage {
     /// In order. Without a kind filter also without holes.
     pub events: Vec<Event>,
-    /// Cursor for the next page, also when `events` is empty.
+    /// Cursor for the next page, also when `events` is empty. Backwards: `before` of the next page, and
+    /// everything from it on was looked at.
     pub cursor: EventSeq,
+    /// The first event of the page, or absent when there is none.
+    #[serde(default)]
+    pub first: Option<EventSeq>,
+    /// True when there are events before the page that were not looked at.
+    #[serde(default)]
+    pub has_older: bool,
     /// True when the run is over and no event will follow.
     pub ended: bool,
 }

@@ -77,6 +77,7 @@ fn amendment(decision: Decision) -> Amendment {
         state: AmendmentState::Active,
         decided_at: At::from_millis(0),
         revision: Revision(2),
+        expires: None,
     }
 }
 

@@ -34,6 +34,7 @@ fn amendment(decision: Decision) -> Amendment {
         state: AmendmentState::Active,
         decided_at: At::from_millis(2_000),
         revision: Revision(2),
+        expires: None,
     }
 }
 

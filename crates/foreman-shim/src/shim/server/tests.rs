@@ -282,6 +282,7 @@ async fn a_fenced_engine_decides_and_types_nothing_even_on_a_line_that_is_still_
         state: AmendmentState::Active,
         decided_at: At::from_millis(0),
         revision: policy.revision,
+        expires: None,
     };
     for request in [
         Request::Stop { grace_ms: 0 },

@@ -1,0 +1,198 @@
+//! Agent programs on this machine: where they are, and what they say their version is.
+//!
+//! A program that is found is the operator's own, on the operator's own search path. It is asked for its
+//! version without a shell, without standard input, with a deadline; what it says is one line of text.
+
+use crate::api::{AgentView, Agents};
+use crate::engine::Engine;
+use foreman_domain::{Failure, sanitize_line};
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+
+/// Longest wait for a version.
+const VERSION: Duration = Duration::from_secs(3);
+/// Bytes of it that are read, and letters that are kept.
+const READ: u64 = 4_096;
+const KEPT: usize = 120;
+
+/// Programs that are looked for: what they are called, the program, and a word about starting it.
+const KNOWN: [(&str, &str, &str); 9] = [
+    ("Claude Code", "claude", "claude -p {prompt}"),
+    ("Codex", "codex", "codex exec {prompt}"),
+    ("Gemini CLI", "gemini", "gemini -p {prompt}"),
+    ("OpenCode", "opencode", "opencode run {prompt}"),
+    ("Aider", "aider", "aider --yes-always --message {prompt}"),
+    ("Goose", "goose", "goose run --text {prompt}"),
+    ("Cursor Agent", "cursor-agent", "cursor-agent -p {prompt}"),
+    ("Amp", "amp", "amp -x {prompt}"),
+    ("Qwen Code", "qwen", "qwen -p {prompt}"),
+];
+/// Folders below the home directory where installers put them.
+const AT_HOME: [&str; 6] = [
+    ".local/bin",
+    ".npm-global/bin",
+    ".bun/bin",
+    ".cargo/bin",
+    ".claude/local",
+    "bin",
+];
+
+impl Engine {
+    /// The agent programs that are looked for; those that were found first.
+    pub async fn find_agents(&self) -> Result<Agents, Failure> {
+        let path = std::env::var_os("PATH");
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let places = places(path.as_deref(), home.as_deref());
+        let looking: Vec<_> = KNOWN
+            .iter()
+            .map(|known| look(known, places.clone()))
+            .collect();
+        let mut agents = futures::future::join_all(looking).await;
+        agents.sort_by_key(|agent| agent.path.is_none());
+        Ok(Agents { agents })
+    }
+}
+
+/// Where programs are looked for: the search path, then the usual places.
+fn places(path: Option<&OsStr>, home: Option<&Path>) -> Vec<PathBuf> {
+    let on_path = path.into_iter().flat_map(std::env::split_paths);
+    let usual = home
+        .into_iter()
+        .flat_map(|home| AT_HOME.iter().map(|folder| home.join(folder)))
+        .chain([PathBuf::from("/usr/local/bin"), PathBuf::from("/usr/bin")]);
+    let mut places: Vec<PathBuf> = Vec::new();
+    for place in on_path.chain(usual) {
+        if place.is_absolute() && !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places
+}
+
+async fn look((name, program, start): &(&str, &str, &str), places: Vec<PathBuf>) -> AgentView {
+    let found = places
+        .iter()
+        .map(|place| place.join(program))
+        .find(|path| is_program(path));
+    let version = match &found {
+        Some(path) => version_of(path).await,
+        None => None,
+    };
+    let hint = match &found {
+        Some(_) => format!("An order starts it by `{start}`"),
+        None => format!("\"{program}\" is in none of the places where it was looked for"),
+    };
+    AgentView {
+        name: (*name).to_owned(),
+        program: (*program).to_owned(),
+        path: found,
+        version,
+        looked_in: places,
+        hint,
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// The first line that a program says about its version; none when it says nothing in time.
+async fn version_of(path: &Path) -> Option<String> {
+    let mut child = tokio::process::Command::new(path)
+        .arg("--version")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .ok()?;
+    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    let out = child.stdout.take()?;
+    let mut said = Vec::new();
+    let reading = async {
+        let mut out = out.take(READ);
+        out.read_to_end(&mut said).await
+    };
+    let in_time = tokio::time::timeout(VERSION, reading).await.is_ok();
+    // What it started goes with it.
+    if let Some(group) = group {
+        let _ = nix::sys::signal::killpg(
+            nix::unistd::Pid::from_raw(group),
+            nix::sys::signal::Signal::SIGKILL,
+        );
+    }
+    let _ = child.wait().await;
+    in_time.then(|| first_line(&said)).flatten()
+}
+
+fn first_line(said: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(said);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(sanitize_line(line).chars().take(KEPT).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(folder: &Path, name: &str, text: &str) -> PathBuf {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[tokio::test]
+    async fn what_a_program_says_of_its_version_is_one_line_that_steers_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "#!/bin/sh\nprintf '\\n  1.2.3 \\033[2J(x)\\nmore\\n'\n";
+        let path = program(dir.path(), "claude", text);
+        let version = version_of(&path).await.unwrap();
+        assert!(
+            version.starts_with("1.2.3 ") && !version.contains('\u{1b}'),
+            "{version}"
+        );
+        assert!(!version.contains('\n') && !version.contains("more"));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_does_not_answer_has_no_version_and_does_not_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = dir.path().join("pid");
+        let text = format!("#!/bin/sh\necho $$ > {}\nsleep 60\n", mark.display());
+        let path = program(dir.path(), "codex", &text);
+        assert_eq!(version_of(&path).await, None);
+        let pid = std::fs::read_to_string(&mark).unwrap();
+        assert!(!Path::new("/proc").join(pid.trim()).exists());
+    }
+
+    #[tokio::test]
+    async fn a_program_is_found_on_the_path_first_and_only_where_it_can_be_started() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(one.path().join("amp"), "not a program").unwrap();
+        let there = program(two.path(), "amp", "#!/bin/sh\necho amp 1\n");
+        let places = vec![one.path().to_owned(), two.path().to_owned()];
+        let found = look(&("Amp", "amp", "amp"), places.clone()).await;
+        assert_eq!(found.path, Some(there));
+        assert_eq!(found.version.as_deref(), Some("amp 1"));
+        assert_eq!(found.looked_in, places);
+        let missing = look(&("Qwen", "qwen", "qwen"), places).await;
+        assert_eq!((missing.path, missing.version), (None, None));
+    }
+
+    #[test]
+    fn relative_places_are_never_looked_in() {
+        let path = OsStr::new("bin:/opt/x:.:/opt/x");
+        let places = places(Some(path), Some(Path::new("/home/op")));
+        assert_eq!(places[0], Path::new("/opt/x"));
+        assert_eq!(places[1], Path::new("/home/op/.local/bin"));
+        assert!(places.iter().all(|place| place.is_absolute()));
+    }
+}
