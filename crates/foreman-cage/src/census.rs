@@ -73,6 +73,55 @@ fn resident_pages(statm: &Path) -> Option<u64> {
     text.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// What a cage has used of the processors, and how much runs in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spent {
+    /// Processor time of its processes so far, and of those of theirs that have ended, in milliseconds.
+    pub cpu_ms: u64,
+    /// Processes and threads, process 1 aside.
+    pub threads: u32,
+}
+
+/// None when the cage is gone.
+pub(crate) fn spent(proc: BorrowedFd<'_>) -> Option<Spent> {
+    let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)
+        .ok()
+        .flatten();
+    let ticks = ticks
+        .and_then(|ticks| u64::try_from(ticks).ok())
+        .filter(|ticks| *ticks > 0)
+        .unwrap_or(100);
+    let dir = place(proc);
+    let of = |pid: u32| times_of(&std::fs::read_to_string(dir.join(format!("{pid}/stat"))).ok()?);
+    // Process 1 has waited for what nobody else did.
+    let (mut used, _) = of(1)?;
+    let mut threads = 0_u32;
+    for pid in numbers(&dir) {
+        // One that ends at this very moment is counted by its parent.
+        if let Some((times, running)) = of(pid) {
+            used = used.saturating_add(times);
+            threads = threads.saturating_add(running);
+        }
+    }
+    Some(Spent {
+        cpu_ms: used.saturating_mul(1000) / ticks,
+        threads,
+    })
+}
+
+/// Ticks of a process and of its children that ended, and its threads.
+fn times_of(stat: &str) -> Option<(u64, u32)> {
+    // The name may hold anything, a parenthesis too.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let mut ticks = 0_u64;
+    for field in fields.get(11..15)? {
+        // Children's times are signed; they are never below zero.
+        ticks = ticks.saturating_add(field.parse().ok()?);
+    }
+    Some((ticks, fields.get(17)?.parse().ok()?))
+}
+
 /// Bytes of files in memory.
 pub(crate) fn files_in_memory(proc: BorrowedFd<'_>) -> u64 {
     let dir = place(proc);
@@ -143,4 +192,16 @@ fn behind_descriptors(dir: &Path) -> u64 {
         }
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_whatever_the_process_calls_itself() {
+        let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 22 33 44 20 0 3 0 99";
+        assert_eq!(times_of(stat), Some((11 + 22 + 33 + 44, 3)));
+        assert_eq!(times_of("7 (a) S 1"), None);
+    }
 }

@@ -4,8 +4,8 @@ use crate::ahead::First;
 use crate::exchange::{Exchange, Started};
 use crate::wire::{NotRun, Stdio, What};
 use crate::{
-    Child, Exit, Payload, PayloadStdio, ProbeResult, ProcessSample, SpawnError, census, kernel,
-    probe,
+    Child, Exit, Payload, PayloadStdio, ProbeResult, ProcessSample, SpawnError, Spent, census,
+    kernel, probe,
 };
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
@@ -150,6 +150,12 @@ impl Cage {
     #[must_use]
     pub fn processes(&self) -> Vec<ProcessSample> {
         census::take(self.proc.as_fd())
+    }
+
+    /// What it has used of the processors, and how much runs in it; none when it is gone.
+    #[must_use]
+    pub fn spent(&self) -> Option<Spent> {
+        census::spent(self.proc.as_fd())
     }
 
     /// Bytes of files that are in memory: scratch directories, shared memory, nameless files.

@@ -48,7 +48,7 @@ mod spec;
 mod wire;
 pub mod world;
 
-pub use census::ProcessSample;
+pub use census::{ProcessSample, Spent};
 pub use child::{Child, Exit, Payload, PayloadStdio};
 pub use error::{LaunchError, SpawnError, Step};
 pub use handle::Cage;

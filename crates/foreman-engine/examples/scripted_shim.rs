@@ -82,6 +82,7 @@ fn doctor() -> Done<()> {
 struct Shim {
     spec: RunSpec,
     identity: ShimIdentity,
+    began: std::time::Instant,
     writer: Mutex<Writer>,
     policy: Mutex<Policy>,
     blocks: Mutex<Vec<Block>>,
@@ -107,6 +108,7 @@ async fn run(spec: &Path) -> Done<()> {
         policy: Mutex::new(spec.policy.clone()),
         spec,
         identity,
+        began: std::time::Instant::now(),
         writer: Mutex::new(writer),
         blocks: Mutex::default(),
         news: watch::channel(0).0,
@@ -381,6 +383,7 @@ impl Shim {
                     identity: self.identity.clone(),
                     last_seq: lock(&self.writer).last_seq(),
                     revision: lock(&self.policy).revision,
+                    measures: true,
                 }
             }
             Request::Events {
@@ -433,6 +436,19 @@ impl Shim {
                     released,
                     refused: 0,
                     cut: 0,
+                }
+            }
+            Request::Measure => {
+                let elapsed_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(0);
+                Response::Measured {
+                    usage: foreman_shim::protocol::Usage {
+                        elapsed_ms,
+                        cpu_ms: Some(elapsed_ms / 2),
+                        memory_bytes: Some(42 << 20),
+                        processes: Some(3),
+                        disk_bytes: None,
+                        wall_left_ms: None,
+                    },
                 }
             }
             Request::Stop { .. } => {

@@ -198,7 +198,7 @@ pub(crate) fn candidates(offers: &[Offer]) -> Vec<Candidate> {
             rule: offer.rule.clone(),
             also_opens: offer.also_opens,
             needs_confirmation: offer.needs_confirmation,
-            opens: Vec::new(),
+            opens: offer.opens.clone(),
         })
         .collect()
 }

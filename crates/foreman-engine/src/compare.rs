@@ -172,7 +172,7 @@ impl Engine {
                 let (from, to) = (ours.head.clone(), theirs.head.clone());
                 let looking = tokio::task::spawn_blocking(move || {
                     let repo = details.repository()?;
-                    repo.diff_since(&from, &to).map_err(Failure::from)
+                    repo.diff_since(&from, &to, false).map_err(Failure::from)
                 });
                 let between = looking.await.map_err(join)??;
                 let differ: HashSet<_> = between.files.into_iter().map(|file| file.path).collect();

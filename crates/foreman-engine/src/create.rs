@@ -5,18 +5,19 @@
 //! dies in between leaves a record without a shim, which the next one takes back and prepares anew
 //! ([`Engine::settle`]).
 
-use crate::api::{RunCreate, RunView};
-use crate::details::{RECORD_VERSION, RunDetails};
+use crate::api::{BaseView, RunCreate, RunView};
+use crate::details::{Follows, RECORD_VERSION, RunDetails};
 use crate::engine::Engine;
 use crate::environment::{Account, check_asked};
 use crate::failures::{OrFail, join};
+use crate::gate::sync::short;
 use crate::layout::inside_a_repository;
 use crate::path_rules::{Own, binds_of};
 use crate::policies::open_repository;
 use crate::programs::refuse_unseen;
 use crate::provision::copying::{anchored, check_patterns};
 use crate::provision::project::Project;
-use crate::provision::{Cut, Plan, Provisioning, run_steps};
+use crate::provision::{Cut, FOLLOW_UP, Plan, Provisioning, run_steps};
 use crate::spec::Work;
 use foreman_domain::{
     At, CancelCause, Code, EventKind, FailReason, Failure, OrderId, Outcome, RunEvent, RunId,
@@ -41,17 +42,38 @@ impl Engine {
         request: RunCreate,
         key: &RequestKey,
     ) -> Result<RunView, Failure> {
+        self.create_run_from(order, request, None, key).await
+    }
+
+    /// As [`Engine::create_run`], going on from what another run left where one is named.
+    pub(crate) async fn create_run_from(
+        self: &Arc<Self>,
+        order: Option<OrderId>,
+        request: RunCreate,
+        follows: Option<GoingOn>,
+        key: &RequestKey,
+    ) -> Result<RunView, Failure> {
         if let Some(view) = self.created_before(key).await? {
             return Ok(view);
         }
         check(&request)?;
         self.refuse_while_draining()?;
-        let plan = self.plan(&request).await?;
+        let mut plan = self.plan(&request).await?;
+        if let Some(going_on) = &follows {
+            plan.pre.base_commit.clone_from(&going_on.follows.head);
+        }
         let tier = self.tier_for(&request.accept_weaker).await?;
 
         let id = RunId::from_random(rand::random());
         let turn = self.turn(&id).await;
-        let details = self.planned(&id, &plan, &request, tier);
+        let mut details = self.planned(&id, &plan, &request, tier);
+        let goes_on_from = follows
+            .as_ref()
+            .map(|going_on| going_on.follows.run.clone());
+        if let Some(going_on) = follows {
+            details.follows = Some(going_on.follows);
+            details.freshness = going_on.freshness;
+        }
         let new = NewRun {
             order: order.unwrap_or_else(|| OrderId::of_single_run(&id)),
             id: id.clone(),
@@ -61,6 +83,7 @@ impl Engine {
             base_policy: plan.layers.policy.clone(),
             at: At::now(),
             key: Some(key.clone()),
+            follows: goes_on_from,
         };
         self.sure().await?;
         let policy = self.store.insert_run(self.epoch, &new).await.or_fail()?;
@@ -258,7 +281,7 @@ impl Engine {
         let ready = async {
             let log = self.open_log(id, &details).await?;
             if is_new {
-                self.append(&log, opening(&plan)).await?;
+                self.append(&log, opening(&plan, &details)).await?;
             }
             let mut saga = Provisioning::new(self, details.clone(), &plan, &request, policy, log)?;
             let done = run_steps(&mut saga, &|_, _| Ok(())).await;
@@ -304,6 +327,13 @@ impl Engine {
     }
 }
 
+/// What a run goes on from.
+pub(crate) struct GoingOn {
+    pub follows: Follows,
+    /// How fresh the base of that run is.
+    pub freshness: Option<BaseView>,
+}
+
 /// What a run is made ready with.
 pub(crate) struct Making {
     pub details: RunDetails,
@@ -315,10 +345,18 @@ pub(crate) struct Making {
 }
 
 /// The first events of a run.
-fn opening(plan: &Plan) -> Vec<EventKind> {
+fn opening(plan: &Plan, details: &RunDetails) -> Vec<EventKind> {
     let mut first = vec![EventKind::State {
         to: RunState::Provisioning,
     }];
+    first.extend(details.follows.as_ref().map(|follows| EventKind::Progress {
+        stage: FOLLOW_UP.into(),
+        message: format!(
+            "it goes on from what run {} had for review, at {}",
+            follows.run,
+            short(&follows.head)
+        ),
+    }));
     if let (Some(command), Some(file)) = (&plan.work.setup, &plan.project.setup_from) {
         first.push(EventKind::Progress {
             stage: "setup".into(),

@@ -24,6 +24,8 @@ use std::time::Duration;
 
 /// How long a decision can be undone without looking it up.
 const UNDO: Duration = Duration::from_secs(10);
+/// The furthest end of a rule.
+const LONGEST_EXPIRY_MS: i64 = 366 * 24 * 60 * 60 * 1000;
 /// Longest reason that an agent is told.
 const LONGEST_REASON: usize = 1000;
 
@@ -428,5 +430,49 @@ fn chosen(
     if let Use::Holds { through, .. } = &mut rule.applies {
         *through = counted;
     }
-    Ok((candidate.scope, candidate.words, rule))
+    let mut words = candidate.words;
+    if let Some(expires) = request.expires {
+        check_expiry(candidate.scope, expires, At::now())?;
+        rule.expires = Some(expires);
+        words = format!("{words}, and no longer than until {expires}");
+    }
+    Ok((candidate.scope, words, rule))
+}
+
+/// Refuses an end that no rule can have.
+fn check_expiry(scope: Scope, expires: At, now: At) -> Result<(), Failure> {
+    let left = expires.as_millis().saturating_sub(now.as_millis());
+    if scope == Scope::Once {
+        return Err(
+            Failure::new(Code::Usage, "what is let go once has no time to run out")
+                .hint("Leave the end out, or choose the scope run."),
+        );
+    }
+    if left <= 0 {
+        return Err(
+            Failure::new(Code::BadInput, "the rule would end before it begins")
+                .hint("Give a time that is still to come."),
+        );
+    }
+    if left > LONGEST_EXPIRY_MS {
+        return Err(
+            Failure::new(Code::BadInput, "a rule can end by itself within a year")
+                .hint("Leave the end out: `foreman policy revoke` takes a rule back at any time."),
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_ends_after_it_begins_and_within_a_year() {
+        let now = At::from_millis(1_000);
+        let check = |scope, at| check_expiry(scope, At::from_millis(at), now).is_ok();
+        assert!(check(Scope::Run, 2_000) && check(Scope::Project, LONGEST_EXPIRY_MS));
+        assert!(!check(Scope::Run, 1_000) && !check(Scope::Run, 0));
+        assert!(!check(Scope::Once, 2_000) && !check(Scope::Order, i64::MAX));
+    }
 }

@@ -70,8 +70,11 @@ pub(crate) struct RunDetails {
 pub(crate) struct Follows {
     /// The reviewed run.
     pub run: RunId,
-    /// Its commit.
+    /// Its commit, which the worktree is made of.
     pub head: String,
+    /// What that run built on. While the follow-up works, what it starts from is its base; once it waits
+    /// for a review, this is.
+    pub base: String,
 }
 
 impl RunDetails {

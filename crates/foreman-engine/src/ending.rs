@@ -46,7 +46,7 @@ impl Engine {
             self.make_ready_in_a_task(run.clone(), making, turn);
             return Ok(());
         }
-        let (outcome, collected) = match (&exit, details.shim()) {
+        let (mut outcome, collected) = match (&exit, details.shim()) {
             (Some(exit), _) => {
                 self.outcome_of(&stored, &details, exit, &mut events)
                     .await?
@@ -59,7 +59,11 @@ impl Engine {
         };
         events.extend(defuse(&details).await?);
         let is_undone = exit.is_none() && details.shim().is_none();
-        self.note_for_order(&stored, details.clone(), &outcome, is_undone, &mut events)
+        let mut kept = details.clone();
+        self.take_first_place(&stored, &mut kept, &mut outcome, &mut events)
+            .await?;
+        self.count_changes(&mut kept, &outcome).await;
+        self.note_for_order(&stored, kept, &outcome, is_undone, &mut events)
             .await?;
         if let Some(exit) = &exit {
             let fence = self.fence(run).await?;

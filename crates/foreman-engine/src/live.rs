@@ -1,6 +1,7 @@
 //! Runs whose shims this engine follows, and the line to each shim.
 
 use crate::details::RunDetails;
+use crate::runs::Measured;
 use foreman_domain::{Code, Failure, Revision, RunId};
 use foreman_shim::client::{Applied, ShimClient};
 use std::collections::{HashMap, VecDeque};
@@ -93,6 +94,8 @@ pub(crate) struct LiveRun {
     trouble: Mutex<Option<Failure>>,
     /// Held while policy revisions are given to the shim, which takes them in order only.
     pub applying: tokio::sync::Mutex<Standing>,
+    /// What it used lately. Held while the shim is asked.
+    pub measured: tokio::sync::Mutex<Measured>,
 }
 
 /// What the shim has in force, as far as this engine told it.
@@ -131,6 +134,7 @@ impl LiveRun {
             caught_up: watch::channel(false).0,
             trouble: Mutex::default(),
             applying: tokio::sync::Mutex::default(),
+            measured: tokio::sync::Mutex::default(),
         }
     }
 

@@ -35,5 +35,6 @@ mod yaml_tree;
 
 pub(crate) use check::PROMPT_VARIABLE;
 pub(crate) use queue::Queue;
+pub(crate) use record::{place_prompt, with_prompt};
 pub(crate) use tick::keep_dispatching;
 pub(crate) use watch::keep_watching;

@@ -1,8 +1,8 @@
 //! After a run: what it changed, merging it, removing it with a snapshot, bringing it back.
 
 use crate::api::{
-    DiffFile, DiffFileRequest, DiffFileView, DiffRequest, DiffView, GateSummary, MergeRequest,
-    RunRef, RunView,
+    ChangeCounts, DiffFile, DiffFileRequest, DiffFileView, DiffRequest, DiffView, GateSummary,
+    MergeRequest, RunRef, RunView,
 };
 use crate::details::RunDetails;
 use crate::ending::outcome_to_go_back_to;
@@ -29,12 +29,17 @@ impl Engine {
         let details = RunDetails::of(&run)?;
         let head = reviewable_head(&run, &details).await?;
         if let Some(since) = request.since {
-            return self.diff_since(&run, &details, since, head).await;
+            let patch = request.patch;
+            return self.diff_since(&run, &details, (since, head), patch).await;
         }
+        let with_patch = request.patch;
         let wants_refusal = matches!(run.state, RunState::Review { .. });
         let gate = self.gate_of(&run, &details, &head).await?;
         let (mut diff, refusal) = git(&details, move |repo, details| {
-            let mut diff = repo.diff(&details.worktree, &head)?;
+            let mut diff = match with_patch {
+                true => repo.diff(&details.worktree, &head)?,
+                false => repo.diff_without_patch(&details.worktree, &head)?,
+            };
             if !wants_refusal {
                 return Ok((diff, None));
             }
@@ -99,15 +104,41 @@ impl Engine {
         })
     }
 
+    /// Counts what a run's commits change, to be kept with it: listing runs never asks git.
+    pub(crate) async fn count_changes(&self, details: &mut RunDetails, outcome: &Outcome) {
+        let Outcome::Changes { head, .. } = outcome else {
+            return;
+        };
+        let wanted = head.clone();
+        let counting = git(details, move |repo, details| {
+            repo.count_changes(&details.worktree, &wanted)
+        });
+        details.changes = match counting.await {
+            Ok((files, added, removed)) => Some(ChangeCounts {
+                files,
+                added,
+                removed,
+            }),
+            // Nothing is kept from its end by a count.
+            Err(failure) => {
+                tracing::warn!(run = details.worktree.run, %failure, "changes were not counted");
+                None
+            }
+        };
+    }
+
     async fn diff_since(
         &self,
         run: &StoredRun,
         details: &RunDetails,
-        since: String,
-        head: String,
+        (since, head): (String, String),
+        with_patch: bool,
     ) -> Result<DiffView, Failure> {
         let base = git(details, |repo, details| repo.base_now(&details.worktree)).await?;
-        let diff = git(details, move |repo, _| repo.diff_since(&since, &head)).await?;
+        let diff = git(details, move |repo, _| {
+            repo.diff_since(&since, &head, with_patch)
+        })
+        .await?;
         let expect = tokens::of_diff(&diff.head, &base, run.revision);
         let mut shown = view(diff, None, run);
         shown.expect = expect;
@@ -471,8 +502,8 @@ fn view(diff: Diff, refusal: Option<String>, run: &StoredRun) -> DiffView {
                 change: file.change,
                 added: file.added,
                 removed: file.removed,
-                generated: false,
-                flags: Vec::new(),
+                generated: file.generated,
+                flags: file.flags,
             })
             .collect(),
         patch: diff.patch,

@@ -1,10 +1,12 @@
 //! Runs as they are shown, followed, typed into and stopped.
 
 mod behind;
+mod filter;
 mod in_full;
 mod samples;
 
 pub(crate) use behind::Behind;
+pub(crate) use samples::Measured;
 
 use crate::api::{
     EventPage, EventsRequest, InputRequest, Nothing, ResizeRequest, RunList, RunView, Runs,
@@ -18,10 +20,10 @@ use crate::words::count;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use foreman_domain::{
-    At, Code, EventSeq, Failure, Outcome, RunId, RunState, StepKind, sanitize_line,
+    At, Code, Event, EventSeq, Failure, Outcome, RunId, RunState, StepKind, sanitize_line,
 };
 use foreman_shim::client::ShimClient;
-use foreman_store::StoredRun;
+use foreman_store::{StoredRun, Way};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +147,10 @@ impl Engine {
             repo: details.repo,
             branch: details.worktree.branch,
             base_branch: details.worktree.base_branch,
-            base: details.worktree.base_commit,
+            base: match details.follows {
+                Some(follows) => follows.base,
+                None => details.worktree.base_commit,
+            },
             freshness: details.freshness,
             worktree: details.worktree.path,
             tier: details.tier,
@@ -179,6 +184,12 @@ impl Engine {
             ));
         }
         let limit = request.limit.clamp(1, LONGEST_PAGE);
+        if request.filter.kinds.len() > MOST_KINDS || request.filter.steps.len() > MOST_KINDS {
+            return Err(Failure::new(Code::Usage, "the filter names too much"));
+        }
+        if let Some(before) = request.before {
+            return self.page_before(&run, before, limit, &request).await;
+        }
         let wait = Duration::from_millis(u64::from(request.wait_ms.min(LONGEST_WAIT_MS)));
         let deadline = Instant::now() + wait;
         let mut after = request.after;
@@ -187,13 +198,26 @@ impl Engine {
         loop {
             news.mark_unchanged();
             let stored = self.store.run(&run).await.or_fail()?;
-            let page = self
-                .store
-                .events(&run, after, limit, &request.kinds)
-                .await
-                .or_fail()?;
+            let page = match filter::is_empty(&request.filter) {
+                true => {
+                    let kinds = &request.kinds;
+                    self.store
+                        .events(&run, after, limit, kinds)
+                        .await
+                        .or_fail()?
+                }
+                false => {
+                    let kinds = filter::kinds(&request.kinds, &request.filter);
+                    let wanted = |event: &Event| filter::lets_through(&request.filter, event);
+                    let way = Way::After(after);
+                    let page = self.store.events_where(&run, way, limit, &kinds, wanted);
+                    page.await.or_fail()?
+                }
+            };
             let ended = is_at_rest(&stored.state) && page.cursor >= page.last_seq;
-            if !page.events.is_empty() || ended || Instant::now() >= deadline {
+            // A filtered page that found nothing yet moves its cursor: the caller asks on from there.
+            let goes_on = page.cursor < page.last_seq;
+            if !page.events.is_empty() || ended || goes_on || Instant::now() >= deadline {
                 let first = page.events.first().map(|event| event.seq);
                 return Ok(EventPage {
                     has_older: first.is_some_and(|first| first > EventSeq(1)),
@@ -212,6 +236,29 @@ impl Engine {
             after = page.cursor;
             let _ = tokio::time::timeout_at(deadline, news.changed()).await;
         }
+    }
+
+    /// The newest events before one of them.
+    async fn page_before(
+        &self,
+        run: &RunId,
+        before: EventSeq,
+        limit: u32,
+        request: &EventsRequest,
+    ) -> Result<EventPage, Failure> {
+        let stored = self.store.run(run).await.or_fail()?;
+        let kinds = filter::kinds(&request.kinds, &request.filter);
+        let wanted = |event: &Event| filter::lets_through(&request.filter, event);
+        let way = Way::Before(before);
+        let page = self.store.events_where(run, way, limit, &kinds, wanted);
+        let page = page.await.or_fail()?;
+        Ok(EventPage {
+            first: page.events.first().map(|event| event.seq),
+            has_older: page.cursor > EventSeq(1),
+            events: page.events,
+            cursor: page.cursor,
+            ended: is_at_rest(&stored.state),
+        })
     }
 
     /// Sends bytes to a run's terminal.

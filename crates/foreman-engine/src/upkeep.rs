@@ -40,6 +40,9 @@ pub(crate) async fn keep_store(engine: Arc<Engine>) {
         if let Err(error) = engine.keep_to_budget().await {
             tracing::warn!(%error, "old events could not be dropped");
         }
+        if let Err(error) = engine.lapse_expired().await {
+            tracing::warn!(%error, "decisions whose time is over are still called active");
+        }
         looks = looks.wrapping_add(1);
         if looks % BASES == 0
             && let Err(error) = engine.look_at_bases().await

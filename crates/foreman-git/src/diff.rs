@@ -4,6 +4,7 @@
 //! started from where that is further on, so that what others did is never shown as the run's work.
 //! Patch and list are bounded.
 
+use crate::generated::Generated;
 use crate::worktree::parse_oid;
 use crate::{Diff, DiffFile, FileDiff, GitError, Repository, Worktree, flags};
 use foreman_domain::sanitize_line;
@@ -26,14 +27,41 @@ impl Repository {
     /// # Errors
     /// [`GitError::NotFound`] when `head` is not a commit here or the base branch is gone.
     pub fn diff(&self, worktree: &Worktree, head: &str) -> Result<Diff, GitError> {
+        self.diff_with(worktree, head, true)
+    }
+
+    /// As [`Repository::diff`], without the patch: cheap however much was changed.
+    ///
+    /// # Errors
+    /// As [`Repository::diff`].
+    pub fn diff_without_patch(&self, worktree: &Worktree, head: &str) -> Result<Diff, GitError> {
+        self.diff_with(worktree, head, false)
+    }
+
+    fn diff_with(
+        &self,
+        worktree: &Worktree,
+        head: &str,
+        with_patch: bool,
+    ) -> Result<Diff, GitError> {
         let repo = self.git()?;
         let head = self.find_head(&repo, head)?;
         let base_now = self.base_tip(&repo, worktree)?;
         let from = fork_point(&repo, worktree, head, base_now)?;
         let mut diff = compare(&repo, from, head)?;
         find_renames(&mut diff)?;
-        let mut shown = show(&diff)?;
-        let mut found = flags::of_changes(self, &repo, &diff);
+        let mut shown = show(&diff, with_patch)?;
+        let mut generated = Generated::by(&repo, from);
+        for file in &mut shown.files {
+            file.generated = generated.is(&file.path);
+        }
+        let mut found = Vec::new();
+        for (path, flag) in flags::of_changes(self, &repo, &diff) {
+            if let Some(file) = shown.files.iter_mut().find(|file| file.path == path) {
+                file.flags.push(flag.clone());
+            }
+            found.push(flag);
+        }
         found.extend(flags::of_worktree(&worktree.path));
         if let Some(from) = from
             && repo.graph_descendant_of(from, base_now).unwrap_or(false)
@@ -56,6 +84,28 @@ impl Repository {
             base_now: base_now.to_string(),
             ..shown
         })
+    }
+
+    /// How much the commits up to `head` change beyond the base branch: files, and lines added and removed.
+    ///
+    /// # Errors
+    /// As [`Repository::diff`].
+    pub fn count_changes(
+        &self,
+        worktree: &Worktree,
+        head: &str,
+    ) -> Result<(u32, u64, u64), GitError> {
+        let repo = self.git()?;
+        let head = self.find_head(&repo, head)?;
+        let base_now = self.base_tip(&repo, worktree)?;
+        let from = fork_point(&repo, worktree, head, base_now)?;
+        let mut diff = compare(&repo, from, head)?;
+        find_renames(&mut diff)?;
+        let counts = diff
+            .stats()
+            .map_err(GitError::git("count the run's changes"))?;
+        let files = u32::try_from(counts.files_changed()).unwrap_or(u32::MAX);
+        Ok((files, counts.insertions() as u64, counts.deletions() as u64))
     }
 
     /// What the commits up to `head` change in the file at `path`, as [`Diff`] names it.
@@ -87,12 +137,12 @@ impl Repository {
     ///
     /// # Errors
     /// [`GitError::NotFound`] when one of them is not a commit here.
-    pub fn diff_since(&self, since: &str, head: &str) -> Result<Diff, GitError> {
+    pub fn diff_since(&self, since: &str, head: &str, with_patch: bool) -> Result<Diff, GitError> {
         let repo = self.git()?;
         let (since, head) = (self.find_head(&repo, since)?, self.find_head(&repo, head)?);
         let mut diff = compare(&repo, Some(since), head)?;
         find_renames(&mut diff)?;
-        let shown = show(&diff)?;
+        let shown = show(&diff, with_patch)?;
         Ok(Diff {
             head: head.to_string(),
             base_now: since.to_string(),
@@ -161,13 +211,28 @@ fn find_renames(diff: &mut git2::Diff<'_>) -> Result<(), GitError> {
 }
 
 /// Files and patch, both bounded; neither commits nor flags.
-fn show(diff: &git2::Diff<'_>) -> Result<Diff, GitError> {
+fn show(diff: &git2::Diff<'_>, with_patch: bool) -> Result<Diff, GitError> {
     let mut truncated = diff.deltas().len() > FILES;
     let mut files = Vec::new();
     for index in 0..diff.deltas().len().min(FILES) {
         files.push(describe(diff, index)?);
     }
     let mut patch = Vec::new();
+    if with_patch {
+        truncated |= print(diff, &mut patch)?;
+    }
+    Ok(Diff {
+        head: String::new(),
+        base_now: String::new(),
+        files,
+        patch: String::from_utf8_lossy(&patch).into_owned(),
+        truncated,
+        flags: Vec::new(),
+    })
+}
+
+/// Prints the patch, bounded; true when it was cut.
+fn print(diff: &git2::Diff<'_>, patch: &mut Vec<u8>) -> Result<bool, GitError> {
     let printed = diff.print(DiffFormat::Patch, |_, _, line| {
         let origin = line.origin();
         if matches!(origin, '+' | '-' | ' ') {
@@ -181,15 +246,7 @@ fn show(diff: &git2::Diff<'_>) -> Result<Diff, GitError> {
         Err(error) if error.code() == ErrorCode::User => {}
         Err(error) => return Err(GitError::git("print the run's changes")(error)),
     }
-    truncated |= cut(&mut patch, PATCH);
-    Ok(Diff {
-        head: String::new(),
-        base_now: String::new(),
-        files,
-        patch: String::from_utf8_lossy(&patch).into_owned(),
-        truncated,
-        flags: Vec::new(),
-    })
+    Ok(cut(patch, PATCH))
 }
 
 /// The path of a changed file, as it is shown.
@@ -314,5 +371,7 @@ fn describe(diff: &git2::Diff<'_>, index: usize) -> Result<DiffFile, GitError> {
         change: change.to_owned(),
         added: lines.map(|(added, _)| added),
         removed: lines.map(|(_, removed)| removed),
+        generated: false,
+        flags: Vec::new(),
     })
 }

@@ -52,17 +52,18 @@ const ENTRIES: usize = 2_000_000;
 /// The deepest folder that is looked into.
 const DEPTH: usize = 200;
 
-/// Flags of what the commits change.
+/// Flags of what the commits change, each with the path that it is about.
 pub(crate) fn of_changes(
     repository: &Repository,
     repo: &git2::Repository,
     diff: &git2::Diff<'_>,
-) -> Vec<String> {
+) -> Vec<(String, String)> {
     let hooks = repo.config().ok().as_ref().and_then(hooks_inside);
     let mut flags = Vec::new();
     for delta in diff.deltas() {
         if flags.len() >= MOST {
-            flags.push("there are more changes of this kind than are listed".to_owned());
+            let more = "there are more changes of this kind than are listed";
+            flags.push((String::new(), more.to_owned()));
             break;
         }
         let new = delta.new_file();
@@ -72,22 +73,24 @@ pub(crate) fn of_changes(
             .or(delta.old_file().path_bytes())
             .unwrap_or_default();
         let path = Path::new(OsStr::from_bytes(bytes));
-        let shown = sanitize_line(&path.to_string_lossy());
+        let name = path.to_string_lossy().into_owned();
+        let shown = sanitize_line(&name);
         let verb = if gone { "deletes" } else { "changes" };
         if let Some(what) = autoloaded(path) {
-            flags.push(format!("{verb} {shown} ({what})"));
+            flags.push((name.clone(), format!("{verb} {shown} ({what})")));
         } else if hooks.as_ref().is_some_and(|hooks| path.starts_with(hooks)) {
-            flags.push(format!(
-                "{verb} {shown} (git hooks: core.hooksPath points there)"
+            flags.push((
+                name.clone(),
+                format!("{verb} {shown} (git hooks: core.hooksPath points there)"),
             ));
         }
         if delta.flags().is_binary()
             && is_text(repo, new.id())
             && is_text(repo, delta.old_file().id())
         {
-            flags.push(format!(
+            flags.push((name.clone(), format!(
                 "{shown} is text, but an attribute of the repository keeps its changes from being shown"
-            ));
+            )));
         }
         if gone {
             continue;
@@ -100,8 +103,9 @@ pub(crate) fn of_changes(
         if path.file_name() == Some(OsStr::new(".gitattributes")) {
             let text = content(1 << 20).unwrap_or_default();
             if names_a_driver(&text) {
-                flags.push(format!(
-                    "{verb} {shown} (names a filter, diff or merge driver)"
+                flags.push((
+                    name.clone(),
+                    format!("{verb} {shown} (names a filter, diff or merge driver)"),
                 ));
             }
         }
@@ -109,18 +113,24 @@ pub(crate) fn of_changes(
             let target = content(4096).unwrap_or_default();
             let target = Path::new(OsStr::from_bytes(&target)).to_owned();
             if leads_out(path, &target) {
-                flags.push(format!(
-                    "{shown} is a symbolic link out of the tree, to {}",
-                    sanitize_line(&target.to_string_lossy())
+                flags.push((
+                    name.clone(),
+                    format!(
+                        "{shown} is a symbolic link out of the tree, to {}",
+                        sanitize_line(&target.to_string_lossy())
+                    ),
                 ));
             }
         }
         if new.mode() == FileMode::Commit {
             let known = repository.knows_submodule_commit(path, new.id());
-            flags.push(format!(
-                "{shown} is a link to commit {} of another repository{}",
-                new.id(),
-                if known { "" } else { ", which is not here" }
+            flags.push((
+                name.clone(),
+                format!(
+                    "{shown} is a link to commit {} of another repository{}",
+                    new.id(),
+                    if known { "" } else { ", which is not here" }
+                ),
             ));
         }
     }

@@ -24,6 +24,7 @@ mod error;
 mod estimate;
 mod fetch;
 mod flags;
+mod generated;
 mod harvest;
 mod hostile_dir;
 mod landed;

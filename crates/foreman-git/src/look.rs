@@ -85,17 +85,34 @@ impl Repository {
         looks.sparse = config.get_bool("core.sparsecheckout").unwrap_or(false);
         looks.hooks = hooks(&config, self.common_dir(), self.root());
         let branch = looks.branch.clone().unwrap_or_default();
-        if let Some(upstream) = self.upstream(&branch)? {
-            let address = config.get_string(&format!("remote.{}.url", upstream.remote));
-            let address = address.unwrap_or(upstream.remote);
-            looks.remote = Some(without_credentials(&address));
-        }
+        let remote = match self.upstream(&branch)? {
+            Some(upstream) => Some(upstream.remote),
+            None => only_remote(&repo),
+        };
+        looks.remote = remote.map(|name| {
+            let address = config.get_string(&format!("remote.{name}.url"));
+            without_credentials(&address.unwrap_or(name))
+        });
         match self.preflight(None) {
             Ok(found) => looks.warnings = found.warnings,
             Err(error) => looks.warnings.push(error.to_string()),
         }
         Ok(looks)
     }
+}
+
+/// `origin`, or the one remote that there is.
+fn only_remote(repo: &git2::Repository) -> Option<String> {
+    let remotes = repo.remotes().ok()?;
+    let names: Vec<&str> = remotes
+        .iter()
+        .filter_map(|name| name.ok().flatten())
+        .collect();
+    let found = match names.as_slice() {
+        [only] => Some(*only),
+        several => several.iter().copied().find(|name| *name == "origin"),
+    };
+    found.map(str::to_owned)
 }
 
 fn walk(repo: &git2::Repository, looks: &mut Looks) {

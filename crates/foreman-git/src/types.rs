@@ -110,4 +110,10 @@ pub struct DiffFile {
     pub added: Option<u32>,
     /// Lines removed; absent for binary files.
     pub removed: Option<u32>,
+    /// True for what nobody writes by hand: lock files, vendored and generated ones.
+    #[serde(default)]
+    pub generated: bool,
+    /// What a reviewer must see about it first, as sentences without a final period.
+    #[serde(default)]
+    pub flags: Vec<String>,
 }

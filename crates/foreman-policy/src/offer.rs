@@ -13,6 +13,9 @@ use foreman_domain::{Block, Host, Protocol, Scope, Subject};
 use ipnet::IpNet;
 use std::collections::BTreeSet;
 
+/// Subjects of the past that are named.
+const NAMED: usize = 10;
+
 /// A rule that would unblock a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
@@ -26,6 +29,8 @@ pub struct Offer {
     pub also_opens: u32,
     /// True for wildcards, bare addresses and whole-project scope.
     pub needs_confirmation: bool,
+    /// What it opens beside what is held, in words.
+    pub opens: Vec<String>,
 }
 
 /// Rules that would unblock `block`, narrowest first: once (while something waits), this run, this work
@@ -56,6 +61,7 @@ pub fn offers(block: &Block, past: &[Subject]) -> Vec<Offer> {
             rule,
             also_opens: 0,
             needs_confirmation: bare,
+            opens: Vec::new(),
         });
     }
     let lasting = [
@@ -77,10 +83,17 @@ pub fn offers(block: &Block, past: &[Subject]) -> Vec<Offer> {
     ];
     for (scope, layer, words) in lasting {
         let rule = rule_for(subject, exact.clone(), layer);
+        let (also_opens, mut opens) = also_opens(&rule, subject, past);
+        match scope {
+            Scope::Order => opens.push("the same in every other run of this work order".to_owned()),
+            Scope::Project => opens.push("the same in every other run in this project".to_owned()),
+            Scope::Once | Scope::Run => {}
+        }
         offers.push(Offer {
             scope,
             words,
-            also_opens: also_opens(&rule, subject, past),
+            also_opens,
+            opens,
             rule,
             needs_confirmation: bare || scope == Scope::Project,
         });
@@ -99,10 +112,13 @@ pub fn offers(block: &Block, past: &[Subject]) -> Vec<Offer> {
             HostPattern::OneLabelUnder(suffix),
             Layer::Amendment,
         );
+        let (also_opens, mut opens) = also_opens(&rule, subject, past);
+        opens.push("every name of that form that it looks up later".to_owned());
         offers.push(Offer {
             scope: Scope::Run,
             words,
-            also_opens: also_opens(&rule, subject, past),
+            also_opens,
+            opens,
             rule,
             needs_confirmation: true,
         });
@@ -186,7 +202,8 @@ fn sibling_suffix(host: &Host) -> Option<String> {
     (suffix.contains('.') && !is_shared_suffix(suffix)).then(|| suffix.to_owned())
 }
 
-fn also_opens(rule: &EgressRule, own: &Subject, past: &[Subject]) -> u32 {
+/// How many other subjects of the past a rule covers, and the first of them in words.
+fn also_opens(rule: &EgressRule, own: &Subject, past: &[Subject]) -> (u32, Vec<String>) {
     // The same name before it was resolved was allowed already: not news.
     let before = unresolved(own);
     let others: BTreeSet<&Subject> = past
@@ -194,7 +211,12 @@ fn also_opens(rule: &EgressRule, own: &Subject, past: &[Subject]) -> u32 {
         .filter(|subject| **subject != *own && **subject != before)
         .filter(|subject| rule.covers(subject) && subject_floor(subject).is_none())
         .collect();
-    u32::try_from(others.len()).unwrap_or(u32::MAX)
+    let named = others.iter().take(NAMED);
+    let words = named.map(|subject| format!("{} (held or refused before)", shown(subject)));
+    (
+        u32::try_from(others.len()).unwrap_or(u32::MAX),
+        words.collect(),
+    )
 }
 
 #[cfg(test)]

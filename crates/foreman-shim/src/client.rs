@@ -7,7 +7,7 @@ mod shells;
 
 pub use shells::{ShellPage, ShellRequest};
 
-use crate::protocol::{Request, Response, ShimIdentity};
+use crate::protocol::{Request, Response, ShimIdentity, Usage};
 use crate::wire::{ANSWER_BYTES, Refusal, RequestLine, ResponseLine, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -131,6 +131,7 @@ pub struct ShimClient {
     writer: tokio::sync::Mutex<FramedWrite<Sending, LinesCodec>>,
     waiting: Waiting,
     reader: JoinHandle<()>,
+    measures: bool,
 }
 
 type Receiving = Box<dyn AsyncRead + Send + Unpin>;
@@ -170,10 +171,11 @@ impl ShimClient {
     ) -> Result<(Self, Welcome), ClientError> {
         let waiting = Waiting::default();
         let (read, write): (Receiving, Sending) = (Box::new(read), Box::new(write));
-        let client = Self {
+        let mut client = Self {
             writer: tokio::sync::Mutex::new(FramedWrite::new(write, LinesCodec::new())),
             waiting: Arc::clone(&waiting),
             reader: tokio::spawn(dispatch(read, waiting)),
+            measures: false,
         };
         let Hello {
             run,
@@ -192,15 +194,32 @@ impl ShimClient {
                 identity,
                 last_seq,
                 revision,
-            } => Ok((
-                client,
-                Welcome {
+                measures,
+            } => {
+                client.measures = measures;
+                let welcome = Welcome {
                     identity,
                     last_seq,
                     revision,
-                },
-            )),
+                };
+                Ok((client, welcome))
+            }
             other => Err(unexpected("a welcome", &other)),
+        }
+    }
+
+    /// What the run uses now; `None` from a shim of an earlier version, which does not measure.
+    ///
+    /// # Errors
+    /// When the connection is closed or the shim refuses.
+    pub async fn measure(&self) -> Result<Option<Usage>, ClientError> {
+        // It would take the request for a broken line, and hang up.
+        if !self.measures {
+            return Ok(None);
+        }
+        match self.ask(Request::Measure, Duration::ZERO).await? {
+            Response::Measured { usage } => Ok(Some(usage)),
+            other => Err(unexpected("figures", &other)),
         }
     }
 

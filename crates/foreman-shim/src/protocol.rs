@@ -293,6 +293,8 @@ pub enum Request {
         /// Which.
         shell: ShellId,
     },
+    /// Measures what the run uses now. Only a shim whose welcome says so knows it.
+    Measure,
 }
 
 /// Something that a shell wrote.
@@ -302,6 +304,23 @@ pub struct ShellChunk {
     pub stream: LogStream,
     /// The bytes, in base64.
     pub bytes: String,
+}
+
+/// What a run uses at one moment. What is absent was not measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// How long its shim is there, by a clock that does not jump.
+    pub elapsed_ms: u64,
+    /// Processor time used so far, in milliseconds.
+    pub cpu_ms: Option<u64>,
+    /// Memory of its processes and of its files in memory.
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads.
+    pub processes: Option<u32>,
+    /// What its worktree takes on the disk.
+    pub disk_bytes: Option<u64>,
+    /// What is left of its wall time.
+    pub wall_left_ms: Option<u64>,
 }
 
 /// What a shim answers.
@@ -316,6 +335,9 @@ pub enum Response {
         last_seq: EventSeq,
         /// The policy in force.
         revision: Revision,
+        /// It knows [`Request::Measure`].
+        #[serde(default)]
+        measures: bool,
     },
     /// To events.
     Events {
@@ -340,6 +362,11 @@ pub enum Response {
         chunks: Vec<ShellChunk>,
         /// How it ended; set once everything it wrote was read.
         ended: Option<StepResult>,
+    },
+    /// To measure.
+    Measured {
+        /// What the run uses.
+        usage: Usage,
     },
     /// To everything else.
     Done,

@@ -12,6 +12,7 @@ mod coalesce;
 mod feed;
 mod fence;
 mod figures;
+mod gauge;
 mod output;
 mod plan;
 mod record;

@@ -3,7 +3,7 @@
 use crate::error::{During, parse};
 use crate::open::{signed, unsigned};
 use crate::{Store, StoreError};
-use foreman_domain::{Amendment, AmendmentId, Revision, RunId};
+use foreman_domain::{Amendment, AmendmentId, AmendmentState, At, Epoch, Revision, RunId};
 use foreman_policy::EgressRule;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite};
@@ -17,6 +17,10 @@ pub struct StoredAmendment {
     pub repo_key: String,
     /// The rule of an allowing one.
     pub rule: Option<EgressRule>,
+    /// How often its rule let something through.
+    pub hits: u64,
+    /// When it did last.
+    pub last_hit: Option<At>,
 }
 
 impl Store {
@@ -135,6 +139,46 @@ impl Store {
             .collect()
     }
 
+    /// Lets decisions lapse whose time is over; gives those.
+    ///
+    /// # Errors
+    /// [`StoreError::StaleEpoch`]; [`StoreError::Statement`] and [`StoreError::Unreadable`].
+    pub async fn lapse_expired(&self, epoch: Epoch, now: At) -> Result<Vec<Amendment>, StoreError> {
+        let what = "let decisions lapse";
+        let mut query = QueryBuilder::<Sqlite>::new(AMENDMENT_COLUMNS);
+        query.push(
+            "WHERE amendments.state = 'active' AND json_extract(amendments.json, '$.expires') IS NOT NULL",
+        );
+        let mut over: Vec<Amendment> = self
+            .select_amendments(query)
+            .await?
+            .into_iter()
+            .map(|stored| stored.amendment)
+            .filter(|amendment| amendment.expires.is_some_and(|expires| expires <= now))
+            .collect();
+        if over.is_empty() {
+            return Ok(over);
+        }
+        let mut tx = self.write(epoch).await?;
+        for amendment in &mut over {
+            amendment.state = AmendmentState::Lapsed;
+            sqlx::query(
+                "UPDATE amendments SET state = 'lapsed',
+                     json = json_set(json, '$.state', 'lapsed'), ended_at = ?
+                 WHERE run = (SELECT number FROM runs WHERE id = ?) AND number = ?
+                     AND state = 'active'",
+            )
+            .bind(now.as_millis())
+            .bind(amendment.id.run().as_str())
+            .bind(i64::from(amendment.id.number()))
+            .execute(&mut *tx)
+            .await
+            .during(what)?;
+        }
+        tx.commit().await.during(what)?;
+        Ok(over)
+    }
+
     async fn select_amendments(
         &self,
         mut query: QueryBuilder<Sqlite>,
@@ -149,7 +193,9 @@ impl Store {
 }
 
 const AMENDMENT_COLUMNS: &str = "SELECT amendments.json, amendments.repo_key, \
-    amendments.rule_json FROM amendments JOIN runs ON runs.number = amendments.run ";
+    amendments.rule_json, rule_hits.hits, rule_hits.last_at FROM amendments \
+    JOIN runs ON runs.number = amendments.run \
+    LEFT JOIN rule_hits ON rule_hits.rule = 'amendment:' || runs.id || '-a' || amendments.number ";
 
 fn stored(row: &SqliteRow) -> Result<StoredAmendment, StoreError> {
     let rule: Option<&str> = row.get(2);
@@ -157,5 +203,7 @@ fn stored(row: &SqliteRow) -> Result<StoredAmendment, StoreError> {
         amendment: parse("amendment", row.get(0))?,
         repo_key: row.get(1),
         rule: rule.map(|text| parse("rule", text)).transpose()?,
+        hits: unsigned(row.get::<Option<i64>, _>(3).unwrap_or(0)),
+        last_hit: row.get::<Option<i64>, _>(4).map(At::from_millis),
     })
 }

@@ -1,7 +1,7 @@
 //! Decisions: the record, the policy revisions they make, the block they answer, in one transaction.
 
 use crate::error::{During, parse, write};
-use crate::fold::save_block;
+use crate::fold::{DECIDED, save_block};
 use crate::open::remember_request;
 use crate::revisions::{RunRow, next_policies};
 use crate::{RequestKey, Store, StoreError};
@@ -260,7 +260,7 @@ fn origin_of(amendment: &Amendment) -> Origin {
         Decision::Deny { .. } => "denied",
     };
     Origin {
-        id: RuleId(format!("amendment:{}", amendment.id)),
+        id: RuleId(format!("{DECIDED}{}", amendment.id)),
         layer: match amendment.scope {
             Scope::Once | Scope::Run => Layer::Amendment,
             Scope::Order => Layer::Order,

@@ -7,6 +7,7 @@
 //! | block | the block, unless a decision newer than this news was recorded meanwhile: then its counts only |
 //! | amendment | active → revoked or lapsed, never back |
 //! | policy_applied | the revision that the shim confirmed |
+//! | egress that a decision's rule allowed | the rule's hits |
 //! | refusals of an unattended run | the run's mark |
 
 use crate::StoreError;
@@ -19,6 +20,8 @@ use foreman_domain::{
 use sqlx::{QueryBuilder, Row, Sqlite, Transaction};
 use std::collections::BTreeMap;
 
+/// How the rules of decisions are named ([`crate::Store::decide`]).
+pub(crate) const DECIDED: &str = "amendment:";
 /// Blocks in one INSERT.
 const BLOCKS_PER_INSERT: usize = 64;
 
@@ -130,6 +133,11 @@ pub(crate) async fn fold(
             run.denied_unattended = true;
             Ok(())
         }
+        EventKind::Egress {
+            verdict: ConnectVerdict::Allowed { rule },
+            count,
+            ..
+        } if rule.starts_with(DECIDED) => fold_hit(tx, rule, *count, event).await,
         EventKind::Egress { .. }
         | EventKind::Progress { .. }
         | EventKind::Warning { .. }
@@ -143,6 +151,26 @@ pub(crate) async fn fold(
         | EventKind::Commits { .. }
         | EventKind::Gap { .. } => Ok(()),
     }
+}
+
+/// What a decision's rule let through.
+async fn fold_hit(
+    tx: &mut Transaction<'_, Sqlite>,
+    rule: &str,
+    count: u64,
+    event: &Event,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO rule_hits (rule, hits, last_at) VALUES (?1, ?2, ?3)
+         ON CONFLICT (rule) DO UPDATE SET hits = hits + ?2, last_at = max(last_at, ?3)",
+    )
+    .bind(rule)
+    .bind(signed(count))
+    .bind(event.at.as_millis())
+    .execute(&mut **tx)
+    .await
+    .during("count what a decision let through")?;
+    Ok(())
 }
 
 fn is_unattended_denial(state: &BlockState) -> bool {

@@ -47,7 +47,7 @@ pub use checks::StoredRound;
 pub use decisions::{NewDecision, NewPolicy, Recorded, Ruled};
 pub use disk::{DiskAction, DiskEntry, PendingRemoval};
 pub use error::StoreError;
-pub use events::EventSlice;
+pub use events::{EventSlice, Way};
 pub use heads::Head;
 pub use ingest::Ingested;
 pub use journals::IdleJournal;

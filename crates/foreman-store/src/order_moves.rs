@@ -95,6 +95,35 @@ impl Store {
         Ok(next)
     }
 
+    /// Gives an order that waits for one run's review to a run that goes on from that one. Does nothing
+    /// when the order is not that run's, or there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::StaleEpoch`]; [`StoreError::Statement`] and [`StoreError::DiskFull`].
+    pub async fn hand_over_order(
+        &self,
+        epoch: Epoch,
+        id: &OrderId,
+        from: &RunId,
+        to: &RunId,
+    ) -> Result<(), StoreError> {
+        let what = "hand an order over";
+        let mut tx = self.write(epoch).await?;
+        let next = OrderState::Dispatched { run: to.clone() };
+        sqlx::query(
+            "UPDATE work_orders SET state_json = ?, run = ?
+             WHERE id = ? AND state = 'dispatched' AND run = ?",
+        )
+        .bind(write("state of an order", &next)?)
+        .bind(to.as_str())
+        .bind(id.as_str())
+        .bind(from.as_str())
+        .execute(&mut *tx)
+        .await
+        .during(what)?;
+        tx.commit().await.during(what)
+    }
+
     /// Notes that an order cannot be dispatched as it is.
     ///
     /// # Errors
@@ -321,6 +350,7 @@ pub(crate) async fn claim(
     tx: &mut Transaction<'_, Sqlite>,
     order: &OrderId,
     run: &RunId,
+    follows: Option<&RunId>,
     at: At,
 ) -> Result<(), StoreError> {
     let what = "claim an order";
@@ -344,6 +374,11 @@ pub(crate) async fn claim(
         Err(StoreError::NoOrder(_)) => return Ok(()),
         Err(error) => return Err(error),
     };
+    if let (OrderState::Dispatched { run: now }, Some(follows)) = (&state, follows)
+        && now == follows
+    {
+        return Ok(());
+    }
     let next = state
         .next(OrderEvent::Claimed { run: run.clone() })
         .map_err(|_| StoreError::OrderMoved {

@@ -33,6 +33,8 @@ pub struct NewRun {
     pub at: At,
     /// The request that made it.
     pub key: Option<RequestKey>,
+    /// The run of the same order that it goes on from: the order stays that one's for now.
+    pub follows: Option<RunId>,
 }
 
 /// A run as stored.
@@ -139,7 +141,7 @@ impl Store {
         .execute(&mut *tx)
         .await
         .during(what)?;
-        claim(&mut tx, &new.order, &new.id, new.at).await?;
+        claim(&mut tx, &new.order, &new.id, new.follows.as_ref(), new.at).await?;
         let rules = rules_in_force(&mut tx, None, new.order.as_str(), &new.repo_key).await?;
         let policy = compose(&new.base_policy, rules, Revision(1));
         let state = RunState::Provisioning;

@@ -9,7 +9,7 @@ use crate::failures::{OrFail, internal};
 use crate::gate::rounds::Attended;
 use crate::review::git;
 use crate::words::{count, standing};
-use foreman_domain::{Code, EventKind, Failure, RunEvent, RunId, RunState};
+use foreman_domain::{Code, EventKind, Failure, Outcome, RunEvent, RunId, RunState};
 use foreman_git::{Sync, Synced};
 use foreman_store::StoredRun;
 use std::sync::Arc;
@@ -105,6 +105,15 @@ impl Engine {
         }
         let mut details = details.clone();
         details.worktree.base_commit.clone_from(&synced.base);
+        if let Some(follows) = &mut details.follows {
+            follows.base.clone_from(&synced.base);
+        }
+        let moved = Outcome::Changes {
+            head: synced.head.clone(),
+            base: synced.base.clone(),
+            agent_succeeded: true,
+        };
+        self.count_changes(&mut details, &moved).await;
         self.store
             .set_details(self.fence(run).await?, run, &details.encode()?)
             .await
@@ -184,7 +193,18 @@ impl Engine {
             short(&tip),
             short(head)
         );
-        let log = self.open_log(&run.id, details).await?;
+        let mut details = details.clone();
+        let moved = Outcome::Changes {
+            head: tip.clone(),
+            base: base.clone(),
+            agent_succeeded: true,
+        };
+        self.count_changes(&mut details, &moved).await;
+        self.store
+            .set_details(self.fence(&run.id).await?, &run.id, &details.encode()?)
+            .await
+            .or_fail()?;
+        let log = self.open_log(&run.id, &details).await?;
         let event = RunEvent::Moved {
             head: tip.clone(),
             base: base.clone(),

@@ -51,7 +51,8 @@ impl Engine {
             events.push(EventKind::Warning { message });
         }
         details.undone = is_undone;
-        if details.undone || !details.outside_scope.is_empty() {
+        let is_changed = matches!(outcome, Outcome::Changes { .. });
+        if details.undone || is_changed {
             let fence = self.fence(&run.id).await?;
             let record = details.encode()?;
             self.store

@@ -96,18 +96,39 @@ pub(super) fn request_of(
         })
         .collect();
     if let Some(prompt) = &spec.prompt {
-        let mut placed = false;
-        for word in &mut run.argv {
-            if word.contains(PROMPT) {
-                *word = word.replace(PROMPT, prompt);
-                placed = true;
-            }
-        }
-        if !placed {
-            run.argv.push(prompt.clone());
-        }
-        run.env.push((PROMPT_VARIABLE.to_owned(), prompt.clone()));
+        place_prompt(&mut run, prompt, true);
     }
+    Ok(run)
+}
+
+/// Hands a prompt to a run: in the places that are marked for it, else as the last argument where
+/// `appended`; always in its variable.
+pub(crate) fn place_prompt(run: &mut RunCreate, prompt: &str, appended: bool) {
+    let mut placed = false;
+    for word in &mut run.argv {
+        if word.contains(PROMPT) {
+            *word = word.replace(PROMPT, prompt);
+            placed = true;
+        }
+    }
+    if !placed && appended {
+        run.argv.push(prompt.to_owned());
+    }
+    run.env.retain(|(name, _)| name != PROMPT_VARIABLE);
+    run.env
+        .push((PROMPT_VARIABLE.to_owned(), prompt.to_owned()));
+}
+
+/// The run that an order asks for, with another prompt.
+pub(crate) fn with_prompt(order: &StoredOrder, prompt: &str) -> Result<RunCreate, Failure> {
+    let spec = decode(order)?;
+    let had_one = spec.prompt.is_some();
+    let bare = OrderSpec {
+        prompt: None,
+        ..spec
+    };
+    let mut run = request_of(order, &bare, |name| std::env::var(name).ok())?;
+    place_prompt(&mut run, prompt, had_one);
     Ok(run)
 }
 

@@ -4,7 +4,12 @@ use crate::api::{AmendmentList, AmendmentView, Amendments};
 use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::OrFail;
-use foreman_domain::Failure;
+use crate::policies::open_repository;
+use crate::project_file::NAME;
+use foreman_domain::{At, Failure, RunId, Scope};
+use foreman_policy::{EgressRule, Layer, parse_policy};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 /// Decisions that are listed.
 const MOST: u32 = 1_000;
@@ -14,17 +19,71 @@ impl Engine {
     pub async fn list_amendments(&self, request: AmendmentList) -> Result<Amendments, Failure> {
         let stored = self.store.amendments(request.all, MOST).await.or_fail()?;
         let mut amendments = Vec::with_capacity(stored.len());
+        // Several decisions are of one run, and several runs of one repository.
+        let mut runs: HashMap<RunId, (String, PathBuf)> = HashMap::new();
+        let mut written: HashMap<PathBuf, Vec<EgressRule>> = HashMap::new();
         for one in stored {
-            let run = self.store.run(one.amendment.id.run()).await.or_fail()?;
+            let id = one.amendment.id.run();
+            let (title, repo) = match runs.get(id) {
+                Some(known) => known.clone(),
+                None => {
+                    let run = self.store.run(id).await.or_fail()?;
+                    let found = (run.title.clone(), RunDetails::of(&run)?.repo);
+                    runs.insert(id.clone(), found.clone());
+                    found
+                }
+            };
+            let mut project_written = false;
+            if let (Scope::Project, Some(rule)) = (one.amendment.scope, &one.rule) {
+                if !written.contains_key(&repo) {
+                    let rules = self.written_in(&repo).await;
+                    written.insert(repo.clone(), rules);
+                }
+                let known = written.get(&repo).into_iter().flatten();
+                project_written = known.into_iter().any(|known| is_same(known, rule));
+            }
             amendments.push(AmendmentView {
-                repo: RunDetails::of(&run)?.repo,
-                run_title: run.title,
+                repo,
+                run_title: title,
                 amendment: one.amendment,
-                hits: 0,
-                last_hit_at: None,
-                project_written: false,
+                hits: one.hits,
+                last_hit_at: one.last_hit,
+                project_written,
             });
         }
         Ok(Amendments { amendments })
     }
+
+    /// The rules of a repository's policy file; none where it cannot be read now.
+    async fn written_in(&self, repo: &Path) -> Vec<EgressRule> {
+        let Ok(repo) = open_repository(repo).await else {
+            return Vec::new();
+        };
+        let Ok(Some(file)) = self.project_file(&repo).await else {
+            return Vec::new();
+        };
+        match parse_policy(NAME, &file.text, Layer::Project) {
+            Ok(policy) => policy.egress,
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Lets decisions lapse whose time is over. Their rules count for nothing by then, wherever they are.
+    pub async fn lapse_expired(&self) -> Result<(), Failure> {
+        let over = self.store.lapse_expired(self.epoch, At::now());
+        for amendment in over.await.or_fail()? {
+            tracing::info!(amendment = %amendment.id, "a decision lapsed");
+            self.news.tell(amendment.id.run());
+        }
+        Ok(())
+    }
+}
+
+/// Whether two rules open the same, wherever they come from.
+fn is_same(one: &EgressRule, other: &EgressRule) -> bool {
+    let plain = |rule: &EgressRule| EgressRule {
+        origin: one.origin.clone(),
+        ..rule.clone()
+    };
+    plain(one) == plain(other)
 }

@@ -72,11 +72,13 @@ impl Engine {
         self.append(log, vec![EventKind::Progress { stage, message }])
             .await?;
         let mut details = details.clone();
-        details
-            .worktree
-            .base_commit
-            .clone_from(&plan.pre.base_commit);
-        details.freshness = None;
+        if details.follows.is_none() {
+            details
+                .worktree
+                .base_commit
+                .clone_from(&plan.pre.base_commit);
+            details.freshness = None;
+        }
         details.copied.clear();
         Ok(Some(Making {
             details,

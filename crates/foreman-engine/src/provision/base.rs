@@ -17,6 +17,12 @@ const PATIENCE: u32 = 60;
 impl Provisioning<'_> {
     /// Chooses the commit, keeps it, and writes down how fresh it is.
     pub(super) async fn choose_base(&mut self) -> Result<(), Cut> {
+        // One that goes on from another run starts where that one ended, whatever the base does.
+        if let Some(follows) = &self.details.follows {
+            self.details.worktree.base_commit.clone_from(&follows.head);
+            self.save_details().await?;
+            return self.keep_base().await;
+        }
         let (repo, branch) = (self.plan.repo.clone(), self.plan.pre.base_branch.clone());
         let looking = tokio::task::spawn_blocking(move || repo.upstream(&branch));
         let upstream = looking.await.map_err(join)?.map_err(Failure::from)?;
@@ -50,6 +56,10 @@ impl Provisioning<'_> {
         self.details.worktree.base_commit = commit;
         self.details.freshness = Some(chosen);
         self.save_details().await?;
+        self.keep_base().await
+    }
+
+    async fn keep_base(&self) -> Result<(), Cut> {
         let (repo, worktree) = (self.plan.repo.clone(), self.details.worktree.clone());
         let keeping = tokio::task::spawn_blocking(move || repo.keep_base(&worktree));
         keeping.await.map_err(join)?.map_err(Failure::from)?;

@@ -5,6 +5,8 @@
 //! its worktree stay as they are, to be looked at and discarded.
 
 use crate::api::{Retried, RunCreate, RunRetry};
+use crate::create::GoingOn;
+use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::{OrFail, internal};
 use crate::words::standing;
@@ -75,7 +77,7 @@ impl Engine {
             .hint("Give the command again: `foreman run`."));
         };
         let mut request: RunCreate = serde_json::from_str(&kept).map_err(internal)?;
-        request.title.get_or_insert(run.title);
+        request.title.get_or_insert(run.title.clone());
         if request.terminal.is_some() {
             request.terminal = asked.terminal;
             if request.terminal.is_none() {
@@ -87,7 +89,14 @@ impl Engine {
             }
         }
         let terminal = request.terminal.is_some();
-        let run = self.create_run(Some(run.order), request, key).await?;
+        let details = RunDetails::of(&run)?;
+        let going_on = details.follows.map(|follows| GoingOn {
+            follows,
+            freshness: details.freshness,
+        });
+        let run = self
+            .create_run_from(Some(run.order), request, going_on, key)
+            .await?;
         Ok(Retried { run, terminal })
     }
 }

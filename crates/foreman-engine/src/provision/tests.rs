@@ -132,6 +132,7 @@ impl World {
             base_policy: Policy::default(),
             at: At::now(),
             key: None,
+            follows: None,
         };
         let policy = self
             .engine

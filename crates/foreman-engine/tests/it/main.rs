@@ -8,6 +8,7 @@ mod crashing;
 mod deciding;
 mod fencing;
 mod gating;
+mod going_on;
 mod hosting;
 mod interface;
 mod keeping;

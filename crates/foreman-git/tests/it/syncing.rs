@@ -344,7 +344,7 @@ fn commits_added_by_hand_are_found_and_taken_over() {
     let tip = git(&run.worktree.path, &["rev-parse", "HEAD"]);
     assert_eq!(added().as_deref(), Some(tip.as_str()));
     run.repository.adopt(&run.worktree, &tip).unwrap();
-    let since = run.repository.diff_since(&head, &tip).unwrap();
+    let since = run.repository.diff_since(&head, &tip, true).unwrap();
     assert_eq!(since.files.len(), 1);
     assert_eq!(since.files[0].path, "more");
     assert!(

@@ -7,6 +7,7 @@
 use super::arbiter::Arbiter;
 use super::feed::{Feed, FeedThread};
 use super::fence::FenceKeeper;
+use super::gauge::Gauge;
 use super::plan::{Lifecycle, Meter, Plan, PlanResult, payload_of, watch_bounds};
 use super::record::{ExitSlot, write_identity};
 use super::server::{self, Desk, TerminalPort};
@@ -228,6 +229,7 @@ async fn supervise(
         stop: StopSwitch::new(),
         terminal: TerminalPort::default(),
         shells: Shells::new(feed.clone()),
+        gauge: Gauge::new(&spec.cage.workdir),
         ended: watch::Sender::new(false),
         end_was_read: watch::Sender::new(false),
         fence: FenceKeeper::open(&spec.files.journal)
@@ -420,6 +422,7 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
                 collecting: AtomicBool::default(),
                 killed_by_bound: AtomicU32::default(),
             };
+            desk.gauge.open(&cage, spec.bounds.wall_seconds).await;
             let result = tokio::select! {
                 result = plan.carry_out(&spec.steps) => result,
                 () = watch_bounds(&plan, &spec.bounds) => PlanResult::default(),
@@ -428,6 +431,7 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
             conclude(result)
         }
     };
+    desk.gauge.close().await;
     why_server.abort();
     let killed = match Arc::into_inner(cage) {
         Some(cage) => cage.destroy().await,

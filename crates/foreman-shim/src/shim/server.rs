@@ -11,6 +11,7 @@ pub(super) use terminal::{TerminalOrder, TerminalPort};
 use super::arbiter::Arbiter;
 use super::feed::Feed;
 use super::fence::FenceKeeper;
+use super::gauge::Gauge;
 use super::shells::{Asked, Shells};
 use super::stop::StopSwitch;
 use crate::protocol::{Request, Response, ShimIdentity};
@@ -56,6 +57,7 @@ pub(super) struct Desk {
     pub(super) stop: StopSwitch,
     pub(super) terminal: TerminalPort,
     pub(super) shells: Shells,
+    pub(super) gauge: Gauge,
     /// True when no event will ever follow and the exit record is in place.
     pub(super) ended: watch::Sender<bool>,
     /// True when an engine has been told so.
@@ -201,6 +203,7 @@ async fn introduce(
         identity: desk.identity.clone(),
         last_seq: desk.feed.last_durable(),
         revision: desk.arbiter.revision(),
+        measures: true,
     };
     Ok((line.id, fence, welcome))
 }
@@ -287,6 +290,7 @@ impl Conversation<'_> {
                     send(&self.answers, Some(id), done.map(|()| Response::Done)).await;
                 }
                 request @ (Request::Events { .. }
+                | Request::Measure
                 | Request::Apply { .. }
                 | Request::Shell { .. }
                 | Request::ShellRead { .. }) => {
@@ -369,6 +373,13 @@ async fn answer_later(
                 () = gone.cancelled() => return,
             };
             send(answers, Some(id), read).await;
+        }
+        Request::Measure => {
+            let usage = tokio::select! {
+                usage = desk.gauge.measure() => usage,
+                () = gone.cancelled() => return,
+            };
+            send(answers, Some(id), Ok(Response::Measured { usage })).await;
         }
         Request::Hello { .. }
         | Request::Stop { .. }

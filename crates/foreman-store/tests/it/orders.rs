@@ -40,6 +40,7 @@ fn attempt(order: &str, bits: u64) -> NewRun {
         base_policy: Policy::default(),
         at: At::from_millis(2000),
         key: Some(RequestKey(format!("order-{order}-{bits}"))),
+        follows: None,
     }
 }
 

@@ -56,6 +56,7 @@ impl Scratch {
             base_policy: Policy::default(),
             at: At::from_millis(1000),
             key: None,
+            follows: None,
         };
         self.store.insert_run(self.epoch, &new).await.unwrap();
         id

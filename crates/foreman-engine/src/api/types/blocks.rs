@@ -133,7 +133,7 @@ pub struct AmendmentView {
     pub run_title: String,
     /// The repository.
     pub repo: PathBuf,
-    /// Connections that its rule let through, of those whose events are kept.
+    /// Connections that its rule let through.
     pub hits: u64,
     /// When the last of them was made.
     pub last_hit_at: Option<At>,

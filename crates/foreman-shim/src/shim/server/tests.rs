@@ -34,6 +34,7 @@ fn bench() -> Bench {
         stop: StopSwitch::new(),
         terminal: TerminalPort::default(),
         shells: Shells::new(feed.clone()),
+        gauge: Gauge::new(std::path::Path::new("/nowhere")),
         ended: watch::Sender::new(false),
         end_was_read: watch::Sender::new(false),
         fence: FenceKeeper::open(&journal).unwrap(),
