@@ -85,6 +85,7 @@ async fn new_run(store: &Store, epoch: Epoch, bits: u64, details: &str) -> Resul
         base_policy: Policy::default(),
         at: At::from_millis(0),
         key: None,
+        follows: None,
     };
     store.insert_run(epoch, &new).await?;
     Ok(id)

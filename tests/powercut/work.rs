@@ -96,6 +96,7 @@ pub async fn record_run(store: &Store, epoch: Epoch, id: &RunId) -> Result<()> {
         base_policy: Policy::default(),
         at: At::from_millis(0),
         key: None,
+        follows: None,
     };
     store.insert_run(epoch, &new).await?;
     Ok(())
