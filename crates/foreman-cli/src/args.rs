@@ -225,6 +225,9 @@ pub struct DemoArgs {
     /// Runs the demo itself, within the world made for it.
     #[arg(long, hide = true, value_name = "DIR")]
     pub inside: Option<PathBuf>,
+    /// Makes the world and an engine in it for another program, until standard input ends.
+    #[arg(long, hide = true, conflicts_with = "keep")]
+    pub hosted: bool,
 }
 
 /// Arguments of `foreman attach`.

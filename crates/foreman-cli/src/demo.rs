@@ -5,7 +5,11 @@
 //! a name of the documentation range resolves and a server answers; the far side of that world is
 //! this same program as [`serve`]. Its data and its repository are in a directory of their own,
 //! which is removed in the end.
+//!
+//! For the desktop app it makes that world, the repository and an engine only ([`hosted`]): there the
+//! operator hands the order in and decides.
 
+mod hosted;
 mod inside;
 mod server;
 mod story;
@@ -44,13 +48,16 @@ pub async fn run(args: DemoArgs, answer: &Answer) -> Done {
     match args.inside {
         Some(dir) => {
             std::fs::write(dir.join(ARRIVED), "")?;
-            inside::run(&dir, args.keep, answer).await
+            match args.hosted {
+                true => hosted::run(&dir, answer).await,
+                false => inside::run(&dir, args.keep, answer).await,
+            }
         }
-        None => outside(args.keep, answer).await,
+        None => outside(args.keep, args.hosted, answer).await,
     }
 }
 
-async fn outside(keep: bool, answer: &Answer) -> Done {
+async fn outside(keep: bool, hosted: bool, answer: &Answer) -> Done {
     let shim = foreman_engine::shim_program()?;
     let own = std::env::current_exe()
         .map_err(|error| environment("this program does not find itself", &error))?;
@@ -86,6 +93,7 @@ async fn outside(keep: bool, answer: &Answer) -> Done {
         .args(answer.is_json().then_some("--json"))
         .arg("demo")
         .args(keep.then_some("--keep"))
+        .args(hosted.then_some("--hosted"))
         .arg("--inside")
         .arg(dir.path())
         .env("FOREMAN_SHIM", &shim)

@@ -78,12 +78,8 @@ impl Host {
     }
 
     /// Ends hosting in good order: what was asked is finished, runs stay with their shims.
-    pub async fn close(self) {
-        let role = self
-            .role
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Role::Hosting(hosting) = role {
+    pub async fn close(&self) {
+        if let Role::Hosting(hosting) = self.role() {
             hosting.close().await;
         }
     }

@@ -30,6 +30,7 @@ mod failures;
 mod file_system;
 mod follow;
 mod gate;
+mod guest;
 mod host;
 mod hosting;
 mod layout;
@@ -58,6 +59,7 @@ mod upkeep;
 mod watching;
 mod words;
 
+pub use guest::Guest;
 pub use host::Host;
 pub use options::{HostOptions, shim_program};
 pub use service::{Greeting, ServiceLock, ServiceRole, serve_detached};

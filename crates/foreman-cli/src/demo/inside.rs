@@ -14,29 +14,32 @@ use foreman_engine::api::{Commands, DiffView, MergeRequest, Remote, RunCreate, R
 use foreman_engine::place;
 use foreman_engine::{Host, HostOptions};
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const AGENT: &str = include_str!("agent.sh");
 
 /// Runs the demo in `dir`.
 pub async fn run(dir: &Path, keep: bool, answer: &Answer) -> Done {
-    let repo = dir.join("repo");
-    make_repository(&repo)?;
+    let repo = make_repository(dir)?;
+    let engine = Remote(Host::open(places(dir)?).await?);
+    let done = play(&repo, keep, &engine, answer).await;
+    engine.0.close().await;
+    done
+}
+
+/// Where the demo's engine keeps its things.
+pub(super) fn places(dir: &Path) -> Result<HostOptions, Failure> {
     let data_dir = dir.join("data");
     let runtime_dir = match data_dir.as_os_str().len() {
         0..SHORT => None,
         _ => place::from_environment()?.runtime_dir,
     };
-    let options = HostOptions {
+    Ok(HostOptions {
         data_dir,
         runtime_dir,
         shim_program: Some(foreman_engine::shim_program()?),
-    };
-    let engine = Remote(Host::open(options).await?);
-    let done = play(&repo, keep, &engine, answer).await;
-    engine.0.close().await;
-    done
+    })
 }
 
 async fn play(repo: &Path, keep: bool, engine: &impl Commands, answer: &Answer) -> Done {
@@ -141,11 +144,14 @@ fn farewell(keep: bool, answer: &Answer) -> Done {
     Ok(ExitCode::Ok)
 }
 
+/// The order's title, and its agent.
+pub(super) const TITLE: &str = "take over the newest release";
+pub(super) const AGENT_ARGV: [&str; 2] = ["bash", "agent.sh"];
+
 fn order(repo: &Path) -> RunCreate {
-    let argv = ["bash", "agent.sh"].map(String::from).to_vec();
     RunCreate {
-        title: Some("take over the newest release".into()),
-        ..RunCreate::new(repo.to_owned(), argv)
+        title: Some(TITLE.into()),
+        ..RunCreate::new(repo.to_owned(), AGENT_ARGV.map(String::from).to_vec())
     }
 }
 
@@ -158,28 +164,30 @@ fn say(answer: &Answer, title: &str, text: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-fn make_repository(repo: &Path) -> Result<(), Failure> {
+/// Makes the demo's repository and says where it is.
+pub(super) fn make_repository(dir: &Path) -> Result<PathBuf, Failure> {
+    let repo = dir.join("repo");
     let write = |name: &str, text: &str| {
         std::fs::write(repo.join(name), text)
             .map_err(|error| environment("the demo's repository cannot be written", &error))
     };
-    std::fs::create_dir(repo)
+    std::fs::create_dir(&repo)
         .map_err(|error| environment("the demo's repository cannot be made", &error))?;
-    git(repo, &["init", "--quiet", "--initial-branch=main"])?;
-    git(repo, &["config", "user.name", "Demo Operator"])?;
-    git(repo, &["config", "user.email", "operator@demo.example"])?;
+    git(&repo, &["init", "--quiet", "--initial-branch=main"])?;
+    git(&repo, &["config", "user.name", "Demo Operator"])?;
+    git(&repo, &["config", "user.email", "operator@demo.example"])?;
     write(
         "README.md",
         "# demo\n\nA throw-away repository of `foreman demo`.\n",
     )?;
     write("NOTES.md", "# notes\n\n")?;
     write("agent.sh", AGENT)?;
-    git(repo, &["add", "."])?;
+    git(&repo, &["add", "."])?;
     git(
-        repo,
+        &repo,
         &["commit", "--quiet", "--message", "demo: a small repository"],
     )?;
-    Ok(())
+    Ok(repo)
 }
 
 /// Runs git as the demo's operator: nobody's configuration, no prompts.
