@@ -4,6 +4,7 @@
 mod attempts;
 mod bounds;
 mod gate;
+mod going_on;
 mod holds;
 mod input;
 mod keeping;
@@ -50,6 +51,7 @@ fn cases(stage: &Stage, who: Who) -> Vec<Case<'_>> {
         cases.extend(policy::cases(stage));
         cases.extend(preparing::cases(stage));
         cases.extend(bounds::cases(stage));
+        cases.extend(going_on::cases(stage));
         cases.extend(repositories::cases(stage));
         cases.extend(shells::cases(stage));
         cases.extend(terminal::cases(stage));

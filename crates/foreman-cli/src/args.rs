@@ -18,6 +18,7 @@ use std::path::PathBuf;
 
 mod compare;
 mod disk;
+mod looking;
 mod orders;
 pub mod provisioning;
 mod review;
@@ -26,6 +27,7 @@ pub use provisioning::{PrepareArgs, ProjectCommand};
 
 pub use compare::CompareArgs;
 pub use disk::{DiskArgs, DiskCleanArgs, DiskCommand, DiskEventsArgs, DiskQuotaArgs};
+pub use looking::{AmendmentsArgs, FollowUpArgs, SamplesArgs};
 pub use orders::{
     FolderName, HintArgs, LimitsArgs, OrderAddArgs, OrderCommand, OrderEditArgs, OrderListArgs,
     OrderName, OrdersArgs, OrdersCommand, OrdersOf, OrdersWatchCommand, RecurrenceArgs, TextArgs,
@@ -89,6 +91,8 @@ pub enum Command {
     Show(RunName),
     /// Open a shell in a live run's cage, beside the agent, or run a command there.
     Shell(ShellArgs),
+    /// Say what a live run uses: processors, memory, processes, disk.
+    Samples(SamplesArgs),
     /// Print a run's events.
     Events(EventsArgs),
     /// Find events in which words occur, in all runs or in everything that one printed.
@@ -116,6 +120,14 @@ pub enum Command {
     Orders(OrdersArgs),
     /// Try again what a run was asked to do: a new attempt in a new worktree, from the base as it is now.
     Retry(RunName),
+    /// Send the comments of a review back: a new attempt that starts from what you reviewed.
+    FollowUp(FollowUpArgs),
+    /// List the decisions of all runs, what they opened, and how often that was used.
+    Amendments(AmendmentsArgs),
+    /// Say which agent programs are on this machine, and how an order starts them.
+    Agents,
+    /// List the repositories that had runs.
+    Repos,
     /// Show and trust what a repository itself says about making its runs ready.
     #[command(subcommand)]
     Project(ProjectCommand),
@@ -293,6 +305,9 @@ pub struct AmendArgs {
     /// Token of what was shown, from `foreman blocks --json`. Required without a terminal.
     #[arg(long, value_name = "TOKEN")]
     pub expect: Option<String>,
+    /// When the rule ends by itself, from now (`30m`, `2h`); with its scope when absent.
+    #[arg(long, value_name = "DURATION", value_parser = parse_expiry)]
+    pub expires: Option<u64>,
     /// Second confirmation, for wildcards, bare addresses and whole-project scope.
     #[arg(long)]
     pub yes: bool,
@@ -343,6 +358,9 @@ pub struct EventsArgs {
     /// Only events after this one.
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     pub after: u64,
+    /// Only the newest events before this one, at most 512.
+    #[arg(long, value_name = "SEQ", conflicts_with_all = ["after", "follow"])]
+    pub before: Option<u64>,
 }
 
 /// `foreman policy ...`
@@ -404,6 +422,10 @@ pub struct TrustArgs {
 pub struct WhyArgs {
     /// What was refused.
     pub destination: Option<String>,
+}
+
+fn parse_expiry(text: &str) -> Result<u64, String> {
+    foreman_policy::parse_duration(text).map_err(|error| error.to_string())
 }
 
 fn parse_wall(text: &str) -> Result<Wall, String> {

@@ -9,6 +9,7 @@ mod doctor;
 mod events;
 mod gate;
 mod hints;
+mod looking;
 mod order;
 mod orders;
 mod policy;
@@ -177,6 +178,11 @@ async fn with_engine(command: Command, engine: &Engine, answer: &Answer) -> Done
         Command::Stop(name) => runs::stop(reference(name.run), engine, answer).await,
         Command::Discard(name) => runs::discard(reference(name.run), engine, answer).await,
         Command::Restore(name) => runs::restore(reference(name.run), engine, answer).await,
+        Command::Samples(args) => looking::samples(args, engine, answer).await,
+        Command::FollowUp(args) => looking::follow_up(args, engine, answer).await,
+        Command::Amendments(args) => looking::amendments(args, engine, answer).await,
+        Command::Agents => looking::agents(engine, answer).await,
+        Command::Repos => looking::repos(engine, answer).await,
         Command::Events(args) => events::events(args, engine, answer).await,
         Command::Search(args) => search::search(args, engine, answer).await,
         Command::Diff(args) => review::diff(args, engine, answer).await,

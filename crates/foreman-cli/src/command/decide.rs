@@ -10,7 +10,7 @@ use crate::card::{Below, Card, primary, render};
 use crate::error::CliError;
 use crate::panel::outcome;
 use crate::words;
-use foreman_domain::{AmendmentId, Code, ExitCode, Failure, Scope, sanitize_line};
+use foreman_domain::{AmendmentId, At, Code, ExitCode, Failure, Scope, sanitize_line};
 use foreman_engine::api::{
     AmendRequest, BlockRef, BlockView, Candidate, Commands, Decided, DenyRequest, UndoRequest,
 };
@@ -24,7 +24,7 @@ pub async fn amend(args: AmendArgs, engine: &impl Commands, answer: &Answer) -> 
         scope,
         rule: args.rule,
         confirmed: args.yes,
-        expires: None,
+        expires: args.expires.map(end_of),
     };
     if args.expect.is_none() {
         if !answer.can_ask() {
@@ -55,6 +55,12 @@ pub async fn amend(args: AmendArgs, engine: &impl Commands, answer: &Answer) -> 
     }
     let decided = engine.block_amend(request).await?;
     tell(&decided, answer)
+}
+
+/// When a rule ends that ends so long from now.
+fn end_of(seconds: u64) -> At {
+    let millis = i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
+    At::from_millis(At::now().as_millis().saturating_add(millis))
 }
 
 /// Refuses a held action.

@@ -16,6 +16,9 @@ pub async fn events(args: EventsArgs, engine: &impl Commands, answer: &Answer) -
             run: args.run.clone(),
         })
         .await?;
+    if let Some(before) = args.before {
+        return page_before(&args, &run, EventSeq(before), engine, answer).await;
+    }
     let after = EventSeq(args.after);
     if args.follow && answer.is_json() {
         watch::json(engine, &run, after, &args.kind, answer).await?;
@@ -27,6 +30,44 @@ pub async fn events(args: EventsArgs, engine: &impl Commands, answer: &Answer) -
         return Ok(ExitCode::Ok);
     }
     stored(&args, &run, engine, answer).await?;
+    Ok(ExitCode::Ok)
+}
+
+/// Prints the newest events before one of them.
+async fn page_before(
+    args: &EventsArgs,
+    run: &RunView,
+    before: EventSeq,
+    engine: &impl Commands,
+    answer: &Answer,
+) -> Done {
+    let request = EventsRequest {
+        run: run.id.to_string(),
+        limit: 512,
+        kinds: args.kind.clone(),
+        before: Some(before),
+        ..EventsRequest::default()
+    };
+    let page = engine.run_events(request).await?;
+    let mut feed = Feed::new(run.created_at, false);
+    for event in &page.events {
+        if answer.is_json() {
+            answer.object(event)?;
+        } else {
+            feed.push(event);
+        }
+    }
+    feed.flush();
+    let width = answer.columns();
+    for entry in feed.take() {
+        answer.lines(&feed.render(&entry, width, answer.paint()))?;
+    }
+    if page.has_older && !answer.is_json() {
+        answer.line(&format!(
+            "There are older ones: foreman events {} --before {}",
+            run.id, page.cursor
+        ))?;
+    }
     Ok(ExitCode::Ok)
 }
 

@@ -251,6 +251,27 @@ fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
             format!("{held}; see `foreman blocks --run {}`", run.id),
         ));
     }
+    if run.subjects_blocked + run.subjects_allowed > 0 {
+        let blocked = words::count(run.subjects_blocked.into(), "subject");
+        rows.push((
+            "blocked",
+            format!("{blocked}; {} let go by a decision", run.subjects_allowed),
+        ));
+    }
+    if let Some(changes) = run.changes {
+        let files = words::count(changes.files.into(), "file");
+        rows.push((
+            "changes",
+            format!("{files}, +{} -{}", changes.added, changes.removed),
+        ));
+    }
+    if let Some(behind) = run.behind.filter(|behind| *behind > 0) {
+        let commits = words::count(behind.into(), "commit");
+        rows.push(("behind", format!("{commits} of the base branch")));
+    }
+    if let Some(last) = run.last_event_at {
+        rows.push(("last event", words::ago(last, At::now())));
+    }
     if !run.outside_scope.is_empty() {
         let named: Vec<String> = run
             .outside_scope
