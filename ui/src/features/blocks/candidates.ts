@@ -1,0 +1,64 @@
+// Which of a card's rules is offered where: the narrowest that lasts is the button, the rest are in
+// the menu, by how far they reach, wider ones apart.
+
+import type { BlockView, Candidate, HostPattern, Scope } from '@/ipc/bindings';
+import { count } from '@/lib/count';
+import { visibleText } from '@/lib/text';
+
+/** How far, narrowest first. */
+export const SCOPES: readonly Scope[] = ['once', 'run', 'order', 'project'];
+
+/** The rules of a card, as its menu shows them. */
+export interface Grouped {
+  /** The narrowest rule of each scope. */
+  readonly narrow: readonly Candidate[];
+  /** Rules that open more than what was attempted. */
+  readonly wider: readonly Candidate[];
+}
+
+/** The narrowest rule that lasts, which is the first with scope run; else the first there is. */
+export function primary(view: BlockView): Candidate | null {
+  return view.candidates.find((candidate) => candidate.scope === 'run') ?? view.candidates[0] ?? null;
+}
+
+/** The rule of this number, as long as the card has it. */
+export function numbered(view: BlockView, number: number): Candidate | null {
+  return view.candidates.find((candidate) => candidate.number === number) ?? null;
+}
+
+/** The first rule of each scope, and the wider ones. */
+export function grouped(candidates: readonly Candidate[]): Grouped {
+  const narrow: Candidate[] = [];
+  for (const scope of SCOPES) {
+    const first = candidates.find((candidate) => candidate.scope === scope && !isWide(candidate.rule.host));
+    if (first !== undefined) narrow.push(first);
+  }
+  const wider = candidates.filter((candidate) => !narrow.includes(candidate));
+  return { narrow, wider };
+}
+
+function isWide(host: HostPattern): boolean {
+  return host.one_label_under !== undefined || host.any_depth_under !== undefined;
+}
+
+/** What else a rule opens, as sentences; empty when it opens only what was attempted. */
+export function opensWords(candidate: Candidate): string[] {
+  const lines = (candidate.opens ?? []).map(visibleText);
+  if (candidate.also_opens > 0) lines.push(alsoWords(candidate.also_opens));
+  return lines;
+}
+
+/** How many past events a rule would also have allowed. */
+export function alsoWords(also: number): string {
+  return `Would also have allowed ${count(also, 'earlier action')}`;
+}
+
+/** Why a rule asks a second time. */
+export function confirmWords(candidate: Candidate): string {
+  if (isWide(candidate.rule.host)) return 'It opens every name of a pattern, not only the one that was attempted.';
+  if (candidate.scope === 'project') return 'It counts for every run in this project, now and later.';
+  if (candidate.rule.host.address !== undefined) {
+    return 'It opens a bare address: whoever answers there is reached, whatever its name.';
+  }
+  return 'It opens more than the usual.';
+}

@@ -1,0 +1,101 @@
+// Blocks and decisions for the tests of this folder.
+
+import type { Amendment, BlockView, Candidate, Decided, EgressRule, HostPattern, Scope } from '@/ipc/bindings';
+
+function rule(host: HostPattern, changes: Partial<EgressRule> = {}): EgressRule {
+  return {
+    origin: { id: 'offer', layer: 'amendment', source: 'amended by you' },
+    protocol: 'tcp',
+    host,
+    port: 443,
+    use: 'always',
+    ...changes,
+  } as EgressRule;
+}
+
+function candidate(number: number, scope: Scope, words: string, changes: Partial<Candidate> = {}): Candidate {
+  return {
+    number,
+    words,
+    scope,
+    rule: rule({ name: 'registry.example' }),
+    also_opens: 0,
+    opens: [],
+    needs_confirmation: false,
+    ...changes,
+  };
+}
+
+/** The rules of the card of {@link sampleView}. */
+export function sampleCandidates(): Candidate[] {
+  const place = 'npm.registry.example:443';
+  return [
+    candidate(1, 'once', `Let the 2 waiting connections to ${place} go on, once`),
+    candidate(2, 'run', `Let this run connect to ${place} until it ends`),
+    candidate(3, 'order', `Let every run of this work order connect to ${place}`),
+    candidate(4, 'project', `Let every run in this project connect to ${place}`, { needs_confirmation: true }),
+    candidate(5, 'run', 'Let this run connect to any name directly under registry.example until it ends', {
+      rule: rule({ one_label_under: 'registry.example' }),
+      also_opens: 3,
+      opens: ['Every other name directly under registry.example on port 443'],
+      needs_confirmation: true,
+    }),
+  ];
+}
+
+/** An open block with two waiting connections. */
+export function sampleView(changes: Partial<BlockView> = {}): BlockView {
+  return {
+    id: 'r7k2mqdx-b1',
+    title: 'Update the dependencies',
+    subject: { type: 'egress', protocol: 'tcp', host: { name: 'npm.registry.example' }, port: 443, resolved: null },
+    state: 'open',
+    why: 'No rule allows npm.registry.example:443',
+    address_vetted: true,
+    waiting: 2,
+    seen: 2,
+    last_hold: 2,
+    revision: 1,
+    first_at: '2026-01-02T10:00:00Z',
+    last_at: '2026-01-02T10:00:05Z',
+    holders: [{ pid: 41, argv: ['npm', 'install'] }],
+    expect: 'h2-aa',
+    candidates: sampleCandidates(),
+    decided: null,
+    ...changes,
+  } as BlockView;
+}
+
+/** The same block after it was amended at 14:02. */
+export function amendedView(changes: Partial<BlockView> = {}): BlockView {
+  const state = { state: 'amended', amendment: 'r7k2mqdx-a1' } as Partial<BlockView>;
+  return sampleView({ ...state, waiting: 0, expect: 'h2-bb', decided: 'amended by you at 14:02', ...changes });
+}
+
+/** A recorded decision. */
+export function sampleAmendment(changes: Partial<Amendment> = {}): Amendment {
+  return {
+    id: 'r7k2mqdx-a1',
+    block: 'r7k2mqdx-b1',
+    scope: 'run',
+    words: 'Let this run connect to npm.registry.example:443 until it ends',
+    state: 'active',
+    decided_at: '2026-01-02T14:02:00Z',
+    revision: 2,
+    decision: 'allow',
+    ...changes,
+  } as Amendment;
+}
+
+/** What the engine answers to a decision. */
+export function sampleDecided(changes: Partial<Decided> = {}): Decided {
+  return {
+    amendment: sampleAmendment(),
+    block: 'r7k2mqdx-b1',
+    in_force: true,
+    released: 2,
+    refused: 0,
+    cut: 0,
+    ...changes,
+  };
+}

@@ -1,0 +1,164 @@
+// How a block, its rules and a decision read. The same words as the command line uses, so that an
+// operator who sees one thing on two surfaces sees it said once. Everything that came from a cage
+// leaves here with its control and direction characters shown as marks.
+
+import type { Amendment, Block, BlockView, Decided, Host, Scope, Subject } from '@/ipc/bindings';
+import { count } from '@/lib/count';
+import { commandLine, visibleText } from '@/lib/text';
+import { exact } from '@/lib/time';
+
+/** Longest command that a card shows of one process. */
+const LONGEST_COMMAND = 240;
+/** Processes that a card names. */
+const NAMED_PROCESSES = 3;
+
+/** `registry.example`, `192.0.2.7`, `[2001:db8::1]`. */
+export function hostWords(host: Host): string {
+  if (host.name !== undefined) return visibleText(host.name);
+  const address = visibleText(host.address);
+  return address.includes(':') ? `[${address}]` : address;
+}
+
+/** `tcp registry.example:443`, with the address where it is a private one. */
+export function subjectWords(subject: Subject): string {
+  const at = subject.resolved ? ` at ${visibleText(subject.resolved)}` : '';
+  return `${subject.protocol} ${hostWords(subject.host)}:${String(subject.port)}${at}`;
+}
+
+/** What was looked up and which address goes with it, as far as that is known. */
+export function addressWords(block: Block): string {
+  const { host, resolved } = block.subject;
+  if (host.name === undefined) return 'A bare address: no name was looked up.';
+  const name = `Looked up as ${visibleText(host.name)}`;
+  if (!block.address_vetted) return `${name}. Not vetted: the proxy resolves the name, not this machine.`;
+  if (resolved) return `${name}, which resolves to ${visibleText(resolved)}, a private address.`;
+  if (block.state === 'amended') return `${name}.`;
+  return `${name}. Not resolved: a name is only resolved once a rule allows it.`;
+}
+
+/** The processes that wait or waited, a line each, and how many more there are. */
+export function processWords(block: Block): string[] {
+  const lines = block.holders.slice(0, NAMED_PROCESSES).map((holder) => {
+    const command = commandLine(holder.argv, LONGEST_COMMAND) || 'a process that is gone';
+    return `${command} (pid ${String(holder.pid)})`;
+  });
+  const more = block.holders.length - NAMED_PROCESSES;
+  if (more > 0) lines.push(`and ${String(more)} more`);
+  return lines;
+}
+
+/** How many wait: `2 connections (5 seen)`. */
+export function waitingWords(block: Block): string {
+  if (block.waiting === 0) return `nothing any more (${count(block.seen, 'attempt')} seen)`;
+  const waiting = count(block.waiting, 'connection');
+  return block.waiting === block.seen ? waiting : `${waiting} (${String(block.seen)} seen)`;
+}
+
+/** Which wall stopped it. */
+export function wallWords(subject: Subject): string {
+  switch (subject.type) {
+    case 'egress':
+      return 'Network wall';
+    default:
+      return subject.type satisfies never;
+  }
+}
+
+/** What a card is headed with. An expired block is never called denied. */
+export function stateTitle(view: BlockView): string {
+  switch (view.state) {
+    case 'open':
+      return 'Held';
+    case 'amended':
+      return 'Amended';
+    case 'denied':
+      return 'Denied';
+    case 'expired':
+      return 'Expired';
+    case 'gone':
+      return 'Gone';
+    default:
+      return view satisfies never;
+  }
+}
+
+/** Where a block that is not open stands, as a sentence. */
+export function standingWords(view: BlockView): string {
+  switch (view.state) {
+    case 'open':
+      return '';
+    case 'amended':
+    case 'denied':
+      return view.decided ? `${sentence(visibleText(view.decided))}` : `${stateTitle(view)}.`;
+    case 'expired': {
+      const when = view.decided ? sentence(visibleText(view.decided)) : 'Given up without an answer.';
+      return `${when} Nobody denied it; an amendment still helps its next try.`;
+    }
+    case 'gone':
+      return 'Every process behind it ended or gave up. An amendment still helps its next try.';
+    default:
+      return view satisfies never;
+  }
+}
+
+/** What a surface that was late says: "Already amended by you at 14:02." */
+export function lateWords(view: BlockView): string {
+  if (view.state !== 'amended' && view.state !== 'denied') return standingWords(view);
+  return `Already ${view.decided ? visibleText(view.decided) : stateTitle(view).toLowerCase()}.`;
+}
+
+/** What a decision did, to each held action. */
+export function outcomeWords(decided: Decided): string {
+  const words = visibleText(decided.amendment.words);
+  const parts = [`${decided.amendment.decision === 'allow' ? 'Amended' : 'Denied'}: ${words}`];
+  if (decided.released > 0) parts.push(`${count(decided.released, 'connection')} let go`);
+  if (decided.refused > 0) parts.push(`${count(decided.refused, 'connection')} refused`);
+  if (decided.cut > 0) parts.push(`${count(decided.cut, 'open connection')} cut`);
+  if (decided.amendment.expires) parts.push(`it ends by itself on ${exact(decided.amendment.expires)}`);
+  if (!decided.in_force) parts.push('the run is over, so it is only recorded');
+  return `${parts.join('; ')}.`;
+}
+
+/** What taking a decision back did. */
+export function takenBackWords(decided: Decided): string {
+  const cut = decided.cut > 0 ? `; ${count(decided.cut, 'open connection')} cut` : '';
+  return `Taken back${cut}. Bytes already sent and files already written stay.`;
+}
+
+/** How far a decision reaches, for a menu. */
+export function scopeWords(scope: Scope): string {
+  switch (scope) {
+    case 'once':
+      return 'Once';
+    case 'run':
+      return 'This run';
+    case 'order':
+      return 'This work order';
+    case 'project':
+      return 'This project';
+    default:
+      return scope satisfies never;
+  }
+}
+
+/** Where a recorded decision stands. */
+export function amendmentStateWords(amendment: Amendment): string {
+  switch (amendment.state) {
+    case 'active':
+      return 'in force';
+    case 'revoked':
+      return 'taken back';
+    case 'lapsed':
+      return amendment.scope === 'once' ? 'used up' : 'lapsed';
+    default:
+      return amendment.state satisfies never;
+  }
+}
+
+/** Text as a sentence: with a capital and a full stop. */
+export function sentence(text: string): string {
+  const trimmed = text.trim();
+  if (trimmed === '') return '';
+  const first = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
+  return /[.?!…]$/.test(first) ? first : `${first}.`;
+}

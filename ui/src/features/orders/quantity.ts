@@ -1,0 +1,102 @@
+// Durations and sizes as people write them, by the engine's own rules: a sum of "number unit" parts, each unit
+// smaller than the one before it. No unit, no meaning.
+
+type Units = readonly (readonly [names: readonly string[], factor: number])[];
+
+const DURATIONS: Units = [
+  [['day', 'days', 'd'], 86_400],
+  [['hour', 'hours', 'h', 'hr', 'hrs'], 3_600],
+  [['minute', 'minutes', 'm', 'min', 'mins'], 60],
+  [['second', 'seconds', 's', 'sec', 'secs'], 1],
+];
+const SIZES: Units = [
+  [['tib', 't'], 1024 ** 4],
+  [['gib', 'g'], 1024 ** 3],
+  [['mib', 'm'], 1024 ** 2],
+  [['kib', 'k'], 1024],
+  [['tb'], 1e12],
+  [['gb'], 1e9],
+  [['mb'], 1e6],
+  [['kb'], 1e3],
+  [['byte', 'bytes', 'b'], 1],
+];
+
+function quantity(text: string, units: Units): number | null {
+  let rest = text.trim();
+  let [total, smaller] = [0, Number.POSITIVE_INFINITY];
+  while (rest !== '') {
+    const part = /^(\d+(?:\.\d{1,3})?)\s*([a-z]+)\s*/i.exec(rest);
+    const name = part?.[2]?.toLowerCase() ?? '';
+    const factor = units.find(([names]) => names.includes(name))?.[1];
+    if (!part || factor === undefined || factor >= smaller) return null;
+    smaller = factor;
+    total += Math.floor(Number(part[1]) * factor);
+    rest = rest.slice(part[0].length);
+  }
+  return smaller === Number.POSITIVE_INFINITY || !Number.isSafeInteger(total) ? null : total;
+}
+
+/** Seconds: "90s", "2h", "1h30m"; absent when it is no duration. */
+export function parseDuration(text: string): number | null {
+  return quantity(text, DURATIONS);
+}
+
+/** Bytes: "256MiB", "4 GiB", "500kB"; absent when it is no size. */
+export function parseSize(text: string): number | null {
+  return quantity(text, SIZES);
+}
+
+function inUnits(amount: number, units: Units): string {
+  let rest = amount;
+  const parts: string[] = [];
+  for (const [names, factor] of units) {
+    const whole = Math.floor(rest / factor);
+    rest -= whole * factor;
+    if (whole > 0) parts.push(`${String(whole)}${names.at(0) === 'byte' ? 'B' : (names.at(-1) ?? '')}`);
+  }
+  return parts.join(' ');
+}
+
+/** A duration that reads back as it is: "1h 30m". */
+export function durationText(seconds: number): string {
+  const [days, hours, minutes, left] = DURATIONS.map(([, factor]) => factor);
+  const short: Units = [[['d'], days ?? 1], [['h'], hours ?? 1], [['m'], minutes ?? 1], [['s'], left ?? 1]];
+  return inUnits(seconds, short) || '0s';
+}
+
+interface Range {
+  readonly least: number;
+  readonly most: number;
+  readonly words: string;
+}
+
+const DAY = 86_400;
+const RANGES: Readonly<Record<'wall' | 'hold' | 'memory' | 'output' | 'processes', Range>> = {
+  wall: { least: 1, most: 30 * DAY, words: 'From 1 second to 30 days is possible.' },
+  hold: { least: 1, most: 30 * DAY, words: 'From 1 second to 30 days is possible.' },
+  memory: { least: 16 * 1024 ** 2, most: 64 * 1024 ** 4, words: 'From 16 MiB to 64 TiB is possible.' },
+  output: { least: 4 * 1024, most: 1024 ** 4, words: 'From 4 KiB to 1 TiB is possible.' },
+  processes: { least: 8, most: 1024 ** 2, words: 'From 8 to 1,048,576 is possible.' },
+};
+export type BoundField = keyof typeof RANGES;
+
+/** A bound as it is sent; absent when the field is blank or wrong. */
+export function boundValue(field: BoundField, text: string): number | null {
+  if (text.trim() === '') return null;
+  if (field === 'processes') return /^\s*\d{1,9}\s*$/.test(text) ? Number(text) : null;
+  return field === 'wall' || field === 'hold' ? parseDuration(text) : parseSize(text);
+}
+
+/** What is wrong with a bound; absent when nothing is, or the field is blank. */
+export function boundFault(field: BoundField, text: string): string | null {
+  if (text.trim() === '') return null;
+  const value = boundValue(field, text);
+  if (value === null) {
+    if (field === 'processes') return 'Write a whole number, as 512.';
+    return field === 'wall' || field === 'hold'
+      ? 'Write a number and a unit, as 90s, 45m, 2h, 1h30m or 1d.'
+      : 'Write a number and a unit, as 256MiB or 4GiB.';
+  }
+  const { least, most, words } = RANGES[field];
+  return value < least ? `That is too small to be meant. ${words}` : value > most ? `That is too large to be meant. ${words}` : null;
+}

@@ -1,0 +1,33 @@
+/** Outlines on a 16 by 16 grid, drawn with a 1.5 px stroke. */
+export const ICONS = {
+  board: 'M2 3h12M2 8h12M2 13h7',
+  inbox: 'M2 9l2-6h8l2 6v4H2zM2 9h4l1 2h2l1-2h4',
+  policy: 'M8 1.8l5 1.9v4c0 3-2.1 5.4-5 6.5-2.9-1.1-5-3.5-5-6.5v-4z',
+  plus: 'M8 3v10M3 8h10',
+  doctor: 'M1.5 8.5h3l2-5 3 9 2-4h3',
+  settings: 'M2 4h7M12 4h2M2 8h2M7 8h7M2 12h6M11 12h3M10.5 2.5v3M5.5 6.5v3M9.5 10.5v3',
+  close: 'M4 4l8 8M12 4l-8 8',
+  'chevron-down': 'M4 6l4 4 4-4',
+  'chevron-up': 'M4 10l4-4 4 4',
+  'chevron-right': 'M6 4l4 4-4 4',
+  'chevron-left': 'M10 4L6 8l4 4',
+  pause: 'M5.5 3v10M10.5 3v10',
+  play: 'M5 3l7.5 5L5 13z',
+  stop: 'M4 4h8v8H4z',
+  search: 'M7 2.5a4.5 4.5 0 100 9 4.5 4.5 0 000-9zM10.5 10.5L14 14',
+  check: 'M3 8.5l3.2 3.2L13 4.8',
+  copy: 'M6 6h7.5v7.5H6zM10 6V2.5H2.5V10H6',
+  open: 'M9 2.5h4.5V7M13.5 2.5L7 9M11 9.5v4H2.5V5h4',
+  more: 'M3.5 8h.01M8 8h.01M12.5 8h.01',
+  sun: 'M8 5a3 3 0 100 6 3 3 0 000-6zM8 1v1.5M8 13.5V15M1 8h1.5M13.5 8H15M3 3l1 1M12 12l1 1M13 3l-1 1M4 12l-1 1',
+  moon: 'M13.5 9.6A6 6 0 016.4 2.5a5.8 5.8 0 107.1 7.1z',
+  screen: 'M2 3h12v8H2zM6 14h4M8 11v3',
+  undo: 'M5.5 3L2.5 6l3 3M2.5 6h7a4 4 0 010 8H7',
+  folder: 'M1.5 3.5h4.5l1.5 2h7v7.5h-13z',
+  terminal: 'M2 3h12v10H2zM4.5 6l2 2-2 2M8.5 10h3',
+  warning: 'M8 2l6.5 11.5h-13zM8 6.5v3.5M8 12h.01',
+  help: 'M5.5 5.8a2.5 2.5 0 114 2c-.9.6-1.5 1-1.5 2M8 12.5h.01',
+  filter: 'M2 3h12l-4.5 5.5V13l-3-1.5v-3z',
+} as const;
+
+export type IconName = keyof typeof ICONS;
