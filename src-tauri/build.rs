@@ -12,6 +12,11 @@ fn main() -> std::io::Result<()> {
         std::fs::create_dir_all("../ui/dist")?;
         std::fs::write(page, NOT_BUILT)?;
     }
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        // The web view loads the system's SQLite, and ours is bundled: what the program exported would
+        // take the place of the system's, and both would be mixed.
+        println!("cargo::rustc-link-arg-bins=-Wl,--exclude-libs,ALL");
+    }
     tauri_build::build();
     Ok(())
 }

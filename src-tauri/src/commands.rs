@@ -1,8 +1,9 @@
-//! A typed command for each of the declared command list. The window can call nothing else of the
-//! engine, and each argument is checked by its type here and by the engine again.
+//! A typed command for each of the declared command list, and the desktop's own. The window can call
+//! nothing else, and each argument is checked by its type here and by the engine again.
 
+use crate::app;
+use crate::engines::Engines;
 use foreman_domain::Failure;
-use foreman_engine::Host;
 use foreman_engine::api::*;
 use std::sync::Arc;
 use tauri::State;
@@ -13,10 +14,11 @@ macro_rules! adapters {
         #[tauri::command]
         #[specta::specta]
         pub async fn $name(
-            host: State<'_, Arc<Host>>,
+            engines: State<'_, Arc<Engines>>,
             request: $request,
         ) -> Result<$response, Failure> {
-            Commands::$name(host.inner().as_ref(), request).await
+            let engine = engines.current().await?;
+            Remote(engine).$name(request).await
         })*
 
         /// All of them, with their types.
@@ -25,7 +27,20 @@ macro_rules! adapters {
                 .disable_serde_phases()
                 // Ids are text, and counts and bytes stay far below 2^53.
                 .dangerously_cast_bigints_to_number()
-                .commands(tauri_specta::collect_commands![$($name),*])
+                .commands(tauri_specta::collect_commands![
+                    $($name,)*
+                    app::app_info,
+                    app::app_settings,
+                    app::app_settings_save,
+                    app::app_take_navigation,
+                    app::app_open_worktree,
+                    app::app_choose_folder,
+                    app::app_demo_start,
+                    app::app_demo_end,
+                    app::app_demo_state,
+                    app::app_quit
+                ])
+                .events(tauri_specta::collect_events![app::Navigate])
         }
     };
 }
