@@ -34,4 +34,5 @@ pub use stage::Stage;
 pub use wait::{eventually, until};
 pub use world::{
     MAIN_V4, MAIN_V6, NEAR_V4, OTHER_RESOLVER, OTHER_V4, OTHER_V6, PRIVATE_V4, RESOLVER, World,
+    children, descendants,
 };

@@ -31,7 +31,8 @@ impl Engine {
         let (details, head) = (RunDetails::of(&run)?, head_in_review(&run)?);
         let mut checks = self.checks_of(&id, &details, Some(&head)).await?;
         let has_moved = !matches!(outcome, SyncOutcome::Conflict { .. });
-        if has_moved && checks.iter().any(|check| check.result.is_none()) {
+        // What failed may have failed for a reason outside of the commit: asked again, it runs again.
+        if has_moved && checks.iter().any(|check| !check.has_passed()) {
             checks = self.carry_round(&id, &head, Attended::Nobody).await?;
         }
         Ok(SyncView {

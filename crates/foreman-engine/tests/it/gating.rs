@@ -225,6 +225,23 @@ async fn commits_added_by_hand_are_reviewed_and_checked_like_the_others() {
 }
 
 #[tokio::test]
+async fn a_check_that_failed_runs_again_when_a_sync_is_asked_for() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let there = scene.dir.path().join("there");
+    let check = format!("sh:test -e {}", there.display());
+    let run = checked(&scene, &host, &["commit:a"], &[&check]).await;
+    assert_eq!(run.failed_checks, 1);
+    std::fs::write(&there, "").unwrap();
+    let synced = host.run_sync(sync(&run.id)).await.unwrap();
+    assert_eq!(synced.sync, SyncOutcome::UpToDate);
+    assert!(synced.checks_now[0].has_passed(), "{:?}", synced.checks_now);
+    let shown = diff(&host, &run.id).await;
+    let merged = host.run_merge(merge(&run.id, &shown)).await.unwrap();
+    assert!(matches!(merged.state, RunState::Merged { .. }));
+}
+
+#[tokio::test]
 async fn the_queue_takes_one_after_the_other_and_a_bad_one_never_stops_it() {
     let scene = Scene::new();
     let host = scene.host().await;

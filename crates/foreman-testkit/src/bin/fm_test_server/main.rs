@@ -2,12 +2,13 @@
 //! on every address of the far side. Records whatever reaches it, one JSON line each.
 //!
 //! `serve CONFIG` runs the servers and prints `ready`; `hold` keeps a world up until its standard
-//! input ends.
+//! input ends; `relay SOCKET PORT` passes what comes to a Unix socket on to a port of its own world.
 #![forbid(unsafe_code)]
 
 mod config;
 mod names;
 mod record;
+mod relay;
 mod secure;
 mod stream;
 mod web;
@@ -39,7 +40,11 @@ fn main() -> Result<()> {
             .enable_all()
             .build()?
             .block_on(serve(Config::read(config.as_ref())?)),
-        _ => bail!("usage: fm-test-server serve CONFIG | hold"),
+        ["relay", socket, port] => tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?
+            .block_on(relay::run(socket.as_ref(), port.parse()?)),
+        _ => bail!("usage: fm-test-server serve CONFIG | hold | relay SOCKET PORT"),
     }
 }
 
