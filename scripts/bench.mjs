@@ -3,7 +3,7 @@
 
 import { existsSync, mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { BENCH_PACKAGES, BUILD_PACKAGES, TEST_PACKAGES, install, toolchainFaults } from "./machine.mjs";
+import { BENCH_PACKAGES, BUILD_PACKAGES, TEST_PACKAGES, WINDOW_PACKAGES, install, toolchainFaults } from "./machine.mjs";
 import { removeLeftovers } from "./leftovers.mjs";
 import { ask, capture, root, show } from "./shell.mjs";
 
@@ -11,7 +11,7 @@ import { ask, capture, root, show } from "./shell.mjs";
 const PEER = "@anthropic-ai/sandbox-runtime@0.0.78";
 
 const smoke = process.argv.includes("--smoke");
-if (!(await install(BUILD_PACKAGES))) process.exit(9);
+if (!(await install([...BUILD_PACKAGES, ...WINDOW_PACKAGES]))) process.exit(9);
 await install([...TEST_PACKAGES, ...BENCH_PACKAGES]);
 const faults = toolchainFaults();
 if (faults.length > 0) {

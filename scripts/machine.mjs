@@ -12,11 +12,29 @@ const GIT = [2, 30];
 
 /** Needed to build. `has` tells whether it is there. */
 export const BUILD_PACKAGES = [
-  { name: "libwebkit2gtk-4.1-dev", why: "the app's window", has: () => library("webkit2gtk-4.1") },
   { name: "build-essential", why: "compiles the C parts: SQLite, libgit2", has: () => which("cc") && which("make") },
   { name: "pkg-config", why: "finds system libraries", has: () => which("pkg-config") },
   { name: "lld", why: "links, much faster than the default linker", has: () => which("ld.lld") },
   { name: "git", why: "agents work in git worktrees", has: () => which("git") },
+];
+
+/** Needed to build the app's window, beside those. */
+export const WINDOW_PACKAGES = [
+  { name: "libwebkit2gtk-4.1-dev", why: "draws the app's window", has: () => compilesWith("webkit2gtk-4.1") },
+];
+
+/** Needed to make the package of what was built. */
+export const PACK_PACKAGES = [
+  {
+    name: "libayatana-appindicator3-dev",
+    why: "the packer looks up the tray's library",
+    has: () => compilesWith("ayatana-appindicator3-0.1"),
+  },
+];
+
+/** The app starts without them, and says what it misses. */
+export const RUN_PACKAGES = [
+  { name: "libayatana-appindicator3-1", why: "the app's place in the tray", has: () => loads("libayatana-appindicator3.so.1") },
 ];
 
 /** Needed to test, beside those to build. */
@@ -36,6 +54,13 @@ export const TEST_PACKAGES = [
   { name: "util-linux", why: "enters the namespaces that tests make", has: () => which("nsenter") },
   { name: "passwd", why: "makes the user that tests run as", has: () => which("useradd") },
   { name: "procps", why: "lists processes", has: () => which("ps") },
+  { name: "webkit2gtk-driver", why: "clicks in the app's window", has: () => which("WebKitWebDriver") },
+  { name: "xvfb", why: "the screen that the window is tested on", has: () => which("Xvfb") },
+  { name: "dbus-daemon", why: "the session bus that the window is tested on", has: () => which("dbus-daemon") },
+  { name: "chromium", why: "a second browser for the app's screens", has: () => which("chromium") || which("chromium-browser") },
+  { name: "libglib2.0-bin", why: "asks who opens the app's links", has: () => which("gio") },
+  ...RUN_PACKAGES,
+  ...PACK_PACKAGES,
 ];
 
 /** Needed to measure, beside those to test. */
@@ -44,8 +69,14 @@ export const BENCH_PACKAGES = [
   { name: "ripgrep", why: "the peer that benches compare with needs it", has: () => which("rg") },
 ];
 
-function library(name) {
-  return ask("pkg-config", ["--exists", name]) !== undefined;
+function compilesWith(library) {
+  return ask("pkg-config", ["--exists", library]) !== undefined;
+}
+
+function loads(library) {
+  return ["/usr/lib", "/usr/lib64", `/usr/lib/${process.arch === "arm64" ? "aarch64" : "x86_64"}-linux-gnu`].some(
+    (folder) => existsSync(join(folder, library)),
+  );
 }
 
 function hasPostgres() {

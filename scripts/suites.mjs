@@ -5,13 +5,39 @@ import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { capture, root, which } from "./shell.mjs";
+import { buildUi, npm } from "./ui.mjs";
 
 const cargo = (args, options) => capture("cargo", args, options);
 
 let built;
+let uiBuilt;
+
+/** The app embeds the UI, so that is built before anything that embeds it; once. */
+function ui() {
+  uiBuilt ??= buildUi();
+  return uiBuilt;
+}
+
+/** The UI reads well and its own tests pass; its build checks the types. */
+async function checkUi() {
+  const built = await ui();
+  let output = built.output;
+  let code = built.code;
+  for (const script of code === 0 ? ["lint", "test"] : []) {
+    const done = await npm(["run", script], 10);
+    output += `\n# ${script}\n${done.output}`;
+    code = code || done.code;
+  }
+  // As the other runners close, for the sum of all.
+  const plain = output.replace(/\u001b\[[0-9;]*m/g, "");
+  const count = (word) => Number(new RegExp(`^ *Tests .*?(\\d+) ${word}`, "m").exec(plain)?.[1] ?? 0);
+  return { code, output: `${output}\n${count("passed")} passed, ${count("failed")} failed, ${count("skipped")} skipped\n` };
+}
 
 /** Test executables by package and target, from one build of everything; binaries included. */
 async function build() {
+  const embedded = await ui();
+  if (embedded.code !== 0) return embedded;
   const env = { ...process.env, CARGO_TERM_COLOR: "never" };
   const bins = await cargo(["build", "--workspace", "--bins", "--locked"], { minutes: 30, env });
   if (bins.code !== 0) return bins;
@@ -70,9 +96,19 @@ async function deny() {
   return capture(program, ["--offline", "--workspace", "check", "bans", "licenses", "sources"]);
 }
 
+/** The package is built of what is built already, looked into, and (where that is allowed) installed. */
+async function checkPackage() {
+  if (!which("dpkg-deb")) return { skipped: "packages are made on systems that have dpkg" };
+  const done = await capture("node", ["--test", "--test-reporter=tap", "tests/package/deb.test.mjs"], { minutes: 15 });
+  const count = (word) => Number(new RegExp(`^# ${word} (\\d+)`, "m").exec(done.output)?.[1] ?? 0);
+  const counts = `${count("pass")} passed, ${count("fail")} failed, ${count("skipped")} skipped`;
+  return { code: done.code, output: `${done.output}\n${counts}\n` };
+}
+
 /** All suites, in order. */
 export const SUITES = [
   { name: "fmt", run: () => cargo(["fmt", "--all", "--check"]) },
+  { name: "ui", run: checkUi },
   {
     name: "clippy",
     run: () => cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"], { minutes: 30 }),
@@ -94,12 +130,16 @@ export const SUITES = [
   { name: "unit", run: () => execute((item) => item.package !== "tests") },
   { name: "product", run: whole("product") },
   { name: "blackbox", run: whole("blackbox") },
+  // The window, and what it records of the engine for the one after it.
+  { name: "desktop", run: whole("desktop", { minutes: 15 }) },
+  { name: "browser", run: async () => ((await ui()).code === 0 ? npm(["run", "browser"], 15) : ui()) },
+  { name: "package", run: checkPackage },
   { name: "powercut", run: whole("powercut") },
   { name: "runner", run: whole("runner") },
   { name: "escape", run: whole("escape", { minutes: 25 }) },
   { name: "clients", run: whole("clients") },
-  // At least 50 rounds, and as many more as four minutes allow; the orders' case comes on top.
-  { name: "torture", run: whole("torture", { minutes: 12, args: ["--minutes=4", "--least=50"] }) },
+  // At least 50 rounds, and as many more as eight minutes allow; the orders' case comes on top.
+  { name: "torture", run: whole("torture", { minutes: 18, args: ["--minutes=8", "--least=50"] }) },
   { name: "bench-smoke", run: whole("bench", { args: ["--smoke"] }) },
   { name: "cargo-deny", run: deny },
 ];

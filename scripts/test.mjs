@@ -5,7 +5,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { removeLeftovers } from "./leftovers.mjs";
-import { BUILD_PACKAGES, TEST_PACKAGES, install, toolchainFaults } from "./machine.mjs";
+import { BUILD_PACKAGES, TEST_PACKAGES, WINDOW_PACKAGES, install, toolchainFaults } from "./machine.mjs";
 import { isRoot, root } from "./shell.mjs";
 import { SUITES } from "./suites.mjs";
 
@@ -23,7 +23,7 @@ for (const name of ["http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_p
 }
 
 const begin = Date.now();
-if (!(await install(BUILD_PACKAGES))) process.exit(9);
+if (!(await install([...BUILD_PACKAGES, ...WINDOW_PACKAGES]))) process.exit(9);
 if (!(await install(TEST_PACKAGES))) {
   console.log("Cases that need what is missing will be skipped, with their reasons.");
 }

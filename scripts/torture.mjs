@@ -2,11 +2,11 @@
 // is another length, or choices that were made before.
 
 import { dirname } from "node:path";
-import { BUILD_PACKAGES, TEST_PACKAGES, install, toolchainFaults } from "./machine.mjs";
+import { BUILD_PACKAGES, TEST_PACKAGES, WINDOW_PACKAGES, install, toolchainFaults } from "./machine.mjs";
 import { removeLeftovers } from "./leftovers.mjs";
 import { ask, root, show } from "./shell.mjs";
 
-if (!(await install(BUILD_PACKAGES))) process.exit(9);
+if (!(await install([...BUILD_PACKAGES, ...WINDOW_PACKAGES]))) process.exit(9);
 await install(TEST_PACKAGES);
 const faults = toolchainFaults();
 if (faults.length > 0) {

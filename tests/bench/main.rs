@@ -7,11 +7,11 @@ mod many;
 mod peer;
 mod starts;
 mod store;
-mod table;
 mod traffic;
 
 use anyhow::{Result, ensure};
 use foreman_testkit::{Binaries, Stage, Who};
+use foreman_tests::table;
 use std::process::ExitCode;
 use std::time::Duration;
 use table::{Row, Table};

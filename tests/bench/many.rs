@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// An agent that says once that it runs, and then waits.
 const AGENT: [&str; 3] = ["sh", "-c", "echo going; exec sleep 3600"];
 
+/// Processor time of a second in which the machine is at rest.
+const AT_REST: Duration = Duration::from_millis(50);
+
 /// From the first command until the agents of all runs have said something, on a repository with a remote.
 pub fn start_at_once(stage: &Stage, size: Size) -> Result<Vec<Row>> {
     let product = stage.product()?;
@@ -67,15 +70,15 @@ pub fn idle(stage: &Stage, size: Size) -> Result<Vec<Row>> {
     eventually("the machine comes to rest", PATIENCE * 2, || {
         let before = spent(uid);
         std::thread::sleep(Duration::from_secs(1));
-        spent(uid).saturating_sub(before) <= 5
+        spent(uid).saturating_sub(before) <= AT_REST
     })?;
     let engine = engine_of(uid)?;
-    let engine = || ticks_of(&engine).context("the engine is gone");
+    let engine = || time_of(&engine).context("the engine is gone");
     let (before, of_engine, begun) = (spent(uid), engine()?, Instant::now());
     std::thread::sleep(size.idle_for);
-    let seconds = begun.elapsed().as_secs_f64() * ticks_per_second()?;
-    let share = spent(uid).saturating_sub(before) as f64 / seconds * 100.0;
-    let of_engine = engine()?.saturating_sub(of_engine) as f64 / seconds * 100.0;
+    let percent = |spent: Duration| spent.as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
+    let share = percent(spent(uid).saturating_sub(before));
+    let of_engine = percent(engine()?.saturating_sub(of_engine));
     let processes = of_user(uid).count();
     stop_all(&product)?;
     Ok(vec![
@@ -180,20 +183,23 @@ fn engine_of(uid: u32) -> Result<std::path::PathBuf> {
     of_user(uid).find(is_service).context("no service runs")
 }
 
-/// Clock ticks that all processes of a user have used so far.
-fn spent(uid: u32) -> u64 {
-    of_user(uid).filter_map(|process| ticks_of(&process)).sum()
+/// Processor time that all processes of a user have used so far.
+fn spent(uid: u32) -> Duration {
+    of_user(uid).filter_map(|process| time_of(&process)).sum()
 }
 
-fn ticks_of(process: &Path) -> Option<u64> {
-    let stat = std::fs::read_to_string(process.join("stat")).ok()?;
-    // Behind the name, which may hold anything: state is the first field, times are 12 and 13.
-    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-    let time = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(time(11)? + time(12)?)
-}
-
-fn ticks_per_second() -> Result<f64> {
-    let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.context("a clock")?;
-    Ok(ticks as f64)
+/// Processor time of a process, to the nanosecond: what wakes up for less than a tick of the clock is
+/// often not in the figures of `stat` at all.
+fn time_of(process: &Path) -> Option<Duration> {
+    let tasks = std::fs::read_dir(process.join("task")).ok()?;
+    let times = tasks.flatten().filter_map(|task| {
+        let figures = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        figures
+            .split(' ')
+            .next()?
+            .parse()
+            .ok()
+            .map(Duration::from_nanos)
+    });
+    Some(times.sum())
 }

@@ -1,1 +1,5 @@
-//! Whole-product suites live beside this file, one folder each.
+//! Whole-product suites; see `docs/testing.md`. What several of them share and the kit does not have: the app on
+//! a screen of its own, and the table of the benches.
+
+pub mod desk;
+pub mod table;

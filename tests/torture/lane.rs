@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// In which misfortune comes; about as long as a run takes.
@@ -151,8 +152,16 @@ impl<'a> Lane<'a> {
             server: self.service.pid(),
         };
         let mut dice = Dice::new(self.dice.below(u64::MAX));
+        let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let misfortune = scope.spawn(|| strike(&targets, &planned, &mut dice, begin, &hits));
+            // Whoever decides may be the engine that was stopped, and is waited for below.
+            scope.spawn(|| {
+                while !over.load(Ordering::Acquire) {
+                    hits.lock().unwrap().wake();
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            });
             let mut trouble = Ok(());
             while !misfortune.is_finished() {
                 if begin.elapsed() >= decides_from && trouble.is_ok() {
@@ -160,6 +169,7 @@ impl<'a> Lane<'a> {
                 }
                 std::thread::sleep(Duration::from_millis(20));
             }
+            over.store(true, Ordering::Release);
             trouble
         })
         .with_context(|| format!("while {planned:?} happened"))?;
