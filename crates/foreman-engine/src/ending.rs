@@ -7,12 +7,12 @@ use crate::failures::{OrFail, internal, io, join};
 use crate::gate::check_plan::CheckPlan;
 use crate::words::result_in_words;
 use foreman_domain::{
-    Code, EventKind, EventSeq, FailReason, Failure, InterruptReason, Outcome, RunEvent, RunId,
-    RunState, StepKind, StepResult,
+    Block, BlockState, Code, EventKind, EventSeq, FailReason, Failure, InterruptReason, Outcome,
+    RunEvent, RunId, RunState, StepKind, StepResult,
 };
 use foreman_git::Harvest;
 use foreman_shim::protocol::ExitRecord;
-use foreman_store::StoredRun;
+use foreman_store::{BlockFilter, StoredRun};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -53,6 +53,7 @@ impl Engine {
             }
             (None, Some(shim)) => {
                 details.cage_has_ended().await?;
+                events.extend(self.left_open(run).await?);
                 (lost(&details, shim.pid), false)
             }
             (None, None) => (self.undo_unstarted(&details, &mut events).await, true),
@@ -79,6 +80,24 @@ impl Engine {
         }
         self.news.tell(run);
         Ok(())
+    }
+
+    /// Says of what was held that it went with the cage, where no supervisor is left to say so.
+    async fn left_open(&self, run: &RunId) -> Result<Vec<EventKind>, Failure> {
+        let filter = BlockFilter {
+            run: Some(run.clone()),
+            open_only: true,
+            ..BlockFilter::default()
+        };
+        let open = self.store.blocks(&filter).await.or_fail()?;
+        let gone = open.into_iter().map(|stored| EventKind::Block {
+            block: Block {
+                state: BlockState::Gone,
+                waiting: 0,
+                ..stored.block
+            },
+        });
+        Ok(gone.collect())
     }
 
     /// The outcome, and whether everything of the bundle is in the repository. A repository that is

@@ -1,9 +1,11 @@
 //! Runs from their start to their end.
 
 use crate::scene::{Scene, at_rest, events_until, example, named, open_block};
-use foreman_domain::{CancelCause, Code, EventKind, FailReason, InterruptReason, RunState};
+use foreman_domain::{
+    BlockState, CancelCause, Code, EventKind, FailReason, InterruptReason, RunState,
+};
 use foreman_engine::HostOptions;
-use foreman_engine::api::{Commands, EventsRequest, RunRef};
+use foreman_engine::api::{BlockList, Commands, EventsRequest, RunRef};
 
 #[tokio::test]
 async fn commits_end_in_review_on_the_runs_own_branch() {
@@ -94,6 +96,33 @@ async fn a_run_whose_supervisor_dies_is_lost_and_its_worktree_is_kept() {
             .any(|event| matches!(&event.kind, EventKind::Output { text, .. } if text == "alive")),
         "what it had said was lost"
     );
+}
+
+#[tokio::test]
+async fn what_a_lost_run_had_held_waits_for_nobody_any_more() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = scene.start(&host, &["hold:registry.example", "wait"]).await;
+    let is_held = |events: &[foreman_domain::Event]| {
+        events
+            .iter()
+            .any(|event| matches!(event.kind, EventKind::Block { .. }))
+    };
+    events_until(&host, &run.id, is_held).await;
+    let folder = scene.data().join("state/runs").join(run.id.as_str());
+    let identity = std::fs::read_to_string(folder.join("identity.json")).unwrap();
+    let identity: serde_json::Value = serde_json::from_str(&identity).unwrap();
+    let pid = nix::unistd::Pid::from_raw(identity["pid"].as_i64().unwrap() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    let ended = at_rest(&host, &run.id).await;
+    assert_eq!(ended.open_blocks, 0, "{ended:?}");
+    let all = BlockList {
+        run: Some(run.id.to_string()),
+        all: true,
+    };
+    let blocks = host.block_list(all).await.unwrap().blocks;
+    assert_eq!(blocks[0].block.state, BlockState::Gone);
+    assert_eq!(blocks[0].block.waiting, 0);
 }
 
 #[tokio::test]
