@@ -243,7 +243,10 @@ fn t23_of_window_and_command_line_one_decides(stage: &Stage) -> Result<()> {
     let revisions = run.events().iter().filter(applied).count();
     ensure!(revisions == 1, "{revisions} revisions were applied");
     if answer.code == 0 {
-        app.says(&on_card(&block, "decision"), "lready amended by you")?;
+        app.says(
+            &on_card(&block, "decision"),
+            "lready amended by you on the command line at ",
+        )?;
     } else {
         ensure!(answer.code == 4, "{answer:?}");
         let (code, message) = answer.error()?;
@@ -256,14 +259,17 @@ fn t23_of_window_and_command_line_one_decides(stage: &Stage) -> Result<()> {
     // A second press decides nothing more: there is nothing to press.
     ensure!(app.session.find(&on_card(&block, "amend")).is_err());
 
-    // Decided on the command line while the window looks at it: it says by whom.
+    // Decided on the command line while the window looks at it: it says by whom, and where.
     let agent = "curl -sS -m 100 http://late.window.example/ && echo resumed";
     let run = product.run(&repo, &[], &["sh", "-c", agent])?;
     let block = run.block("tcp late.window.example:80")?;
     app.see(&card_in(&block, "armed"))?;
     product.amend(&block, &[])?;
     run.said("resumed")?;
-    app.says(&on_card(&block, "decision"), "lready amended by you")?;
+    app.says(
+        &on_card(&block, "decision"),
+        "lready amended by you on the command line at ",
+    )?;
     let open = product.ask(&["blocks"])?;
     ensure!(
         open["blocks"].as_array().is_some_and(Vec::is_empty),

@@ -327,7 +327,7 @@ fn scenes_for_the_browser_are_recorded(stage: &Stage) -> Result<()> {
     };
     let amend = |block: &str| -> Result<Value> {
         Ok(
-            json!({ "block": block, "expect": expect(block)?, "scope": null, "rule": null, "confirmed": false, "expires": null }),
+            json!({ "block": block, "expect": expect(block)?, "scope": null, "rule": null, "confirmed": false, "expires": null, "surface": "window" }),
         )
     };
     let held_id = held.id()?;
@@ -336,7 +336,7 @@ fn scenes_for_the_browser_are_recorded(stage: &Stage) -> Result<()> {
         Ok(product.show(&held_id)?["state"] == "review")
     })?;
 
-    let request = json!({ "block": others[0], "expect": expect(&others[0])?, "reason": "Use the mirror instead." });
+    let request = json!({ "block": others[0], "expect": expect(&others[0])?, "reason": "Use the mirror instead.", "surface": "window" });
     let denied = recorder.step("block_deny", request, || Ok(true))?;
     let request = json!({ "amendment": denied["amendment"]["id"] });
     recorder.step("undo", request, || Ok(true))?;

@@ -11,7 +11,7 @@ use crate::keys::{Arming, Key};
 use crate::layout::{cells, fit, wrap};
 use crate::paint::{Paint, Tone};
 use crate::words;
-use foreman_domain::{AmendmentId, BlockId, Decision, Scope, sanitize_line};
+use foreman_domain::{AmendmentId, BlockId, Decision, Scope, Surface, sanitize_line};
 use foreman_engine::api::{AmendRequest, BlockView, Candidate, Decided, DenyRequest};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -289,6 +289,7 @@ impl Panel {
                     block: view.block.id.to_string(),
                     expect: view.expect.clone(),
                     reason: String::new(),
+                    surface: Some(Surface::CommandLine),
                 }),
                 None => Act::Nothing,
             },
@@ -333,6 +334,7 @@ impl Panel {
             rule: Some(candidate.number),
             confirmed,
             expires: None,
+            surface: Some(Surface::CommandLine),
         })
     }
 

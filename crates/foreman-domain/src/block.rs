@@ -301,6 +301,30 @@ pub struct Amendment {
     /// When it lapses by itself; with its scope when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<At>,
+    /// Where the operator decided it; absent where that was not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surface: Option<Surface>,
+}
+
+/// Where an operator decides. Told to whoever comes late to the same card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
+#[serde(rename_all = "snake_case")]
+pub enum Surface {
+    /// The app's window.
+    Window,
+    /// The command line.
+    CommandLine,
+}
+
+impl Surface {
+    /// As it follows "amended by you".
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Window => "in the window",
+            Self::CommandLine => "on the command line",
+        }
+    }
 }
 
 /// Where an amendment stands.

@@ -20,7 +20,7 @@ mod time;
 
 pub use block::{
     Amendment, AmendmentState, Block, BlockState, Decider, Decision, Holder, Host, Protocol, Scope,
-    Subject,
+    Subject, Surface,
 };
 pub use event::{ConnectVerdict, Event, EventKind, LogStream, ProcessRef, WIRE_VERSION, Wall};
 pub use failure::{Code, ExitCode, Failure};

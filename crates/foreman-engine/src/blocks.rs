@@ -5,8 +5,8 @@ use crate::engine::Engine;
 use crate::failures::{OrFail, decided_in_words};
 use crate::tokens;
 use foreman_domain::{
-    Amendment, At, Block, BlockId, BlockState, Code, Decider, Decision, Failure, RunId, Scope,
-    Subject, sanitize_line,
+    Amendment, Block, BlockId, BlockState, Code, Decider, Decision, Failure, RunId, Scope, Subject,
+    sanitize_line,
 };
 use foreman_policy::{Offer, offers};
 use foreman_store::{BlockFilter, StoredAmendment, StoredBlock, StoredRun};
@@ -146,25 +146,23 @@ impl Context {
 
     /// Who decided about a block, and when.
     fn decided(&self, block: &Block) -> Option<String> {
-        let at = match &block.state {
+        let decided = match &block.state {
             BlockState::Open | BlockState::Gone => return None,
-            BlockState::Amended { amendment } => self.decided_at(|known| known.id == *amendment),
+            BlockState::Amended { amendment } => self.decision(|known| known.id == *amendment),
             BlockState::Denied {
                 by: Decider::Operator,
                 ..
-            } => self.decided_at(|known| {
+            } => self.decision(|known| {
                 known.block == block.id && matches!(known.decision, Decision::Deny { .. })
             }),
             BlockState::Denied { .. } | BlockState::Expired => None,
         };
-        Some(decided_in_words(block, at))
+        Some(decided_in_words(block, decided))
     }
 
-    fn decided_at(&self, wanted: impl Fn(&Amendment) -> bool) -> Option<At> {
+    fn decision(&self, wanted: impl Fn(&Amendment) -> bool) -> Option<&Amendment> {
         let mut known = self.amendments.iter().map(|stored| &stored.amendment);
-        known
-            .find(|amendment| wanted(amendment))
-            .map(|amendment| amendment.decided_at)
+        known.find(|amendment| wanted(amendment))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::live::LiveRun;
 use crate::tokens;
 use foreman_domain::{
     AmendmentId, AmendmentState, At, BlockId, BlockState, Code, Decider, EventKind, Failure,
-    HoldId, Revision, RunId, Scope,
+    HoldId, Revision, RunId, Scope, Surface,
 };
 use foreman_policy::{EgressRule, Use};
 use foreman_shim::client::{Applied, ClientError};
@@ -56,7 +56,7 @@ impl Engine {
             scope,
             rule: Box::new(rule),
         };
-        self.decide(&card, ruled, words, key).await
+        self.decide(&card, ruled, words, key, request.surface).await
     }
 
     /// Refuses a held subject for the rest of its run.
@@ -84,6 +84,7 @@ impl Engine {
             },
             words,
             key,
+            request.surface,
         )
         .await
     }
@@ -94,6 +95,7 @@ impl Engine {
         ruled: Ruled,
         words: String,
         key: &RequestKey,
+        surface: Option<Surface>,
     ) -> Result<Decided, Failure> {
         let new = NewDecision {
             block: card.block.id.clone(),
@@ -102,6 +104,7 @@ impl Engine {
             words,
             at: At::now(),
             key: Some(key.clone()),
+            surface,
         };
         let fence = self.fence(new.block.run()).await?;
         match self.store.decide(fence, &new).await {

@@ -2,7 +2,7 @@
 
 use crate::layout::is_full;
 use crate::words::clock;
-use foreman_domain::{Block, BlockState, Code, Decider, Failure};
+use foreman_domain::{Amendment, Block, BlockState, Code, Decider, Failure};
 use foreman_policy::PolicyError;
 use foreman_runner::RunnerError;
 use foreman_shim::client::ClientError;
@@ -184,9 +184,18 @@ pub(crate) fn already_decided(block: &Block, decided: Option<&str>) -> Failure {
 }
 
 /// Who decided about a block, in words: "amended by you at 14:02".
-pub(crate) fn decided_in_words(block: &Block, at: Option<foreman_domain::At>) -> String {
-    let when = at
-        .map(|at| format!(" at {}", clock(at)))
+pub(crate) fn decided_in_words(block: &Block, decision: Option<&Amendment>) -> String {
+    let when = decision
+        .map(|decision| {
+            let surface = decision
+                .surface
+                .map(|surface| format!(" {}", surface.words()));
+            format!(
+                "{} at {}",
+                surface.unwrap_or_default(),
+                clock(decision.decided_at)
+            )
+        })
         .unwrap_or_default();
     match &block.state {
         BlockState::Amended { .. } => format!("amended by you{when}"),

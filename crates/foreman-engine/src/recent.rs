@@ -56,6 +56,7 @@ mod tests {
             decided_at: At::from_millis(at),
             state: AmendmentState::Active,
             expires: None,
+            surface: None,
         }
     }
 

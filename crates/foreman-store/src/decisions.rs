@@ -7,7 +7,7 @@ use crate::revisions::{RunRow, next_policies};
 use crate::{RequestKey, Store, StoreError};
 use foreman_domain::{
     Amendment, AmendmentId, AmendmentState, At, Block, BlockId, BlockState, Decider, Decision,
-    Fence, Revision, RunId, Scope,
+    Fence, Revision, RunId, Scope, Surface,
 };
 use foreman_policy::{Denial, EgressRule, Layer, Origin, Policy, RuleId};
 use sqlx::{Row, Sqlite, Transaction};
@@ -27,6 +27,8 @@ pub struct NewDecision {
     pub at: At,
     /// The request that made it.
     pub key: Option<RequestKey>,
+    /// Where it was decided.
+    pub surface: Option<Surface>,
 }
 
 /// What was decided.
@@ -115,6 +117,7 @@ impl Store {
             decided_at: new.at,
             revision,
             expires,
+            surface: new.surface,
         };
         let origin = origin_of(&amendment);
         let (rule, denial) = match &new.ruled {

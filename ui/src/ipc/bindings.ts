@@ -267,6 +267,8 @@ export type AmendRequest = {
 	confirmed: boolean,
 	/**  When the rule ends by itself; with its scope when absent. */
 	expires?: At | null,
+	/**  Where the operator decides it. */
+	surface?: Surface | null,
 };
 
 /**  A recorded, scoped, revocable decision. */
@@ -287,6 +289,8 @@ export type Amendment = {
 	revision: Revision,
 	/**  When it lapses by itself; with its scope when absent. */
 	expires?: At | null,
+	/**  Where the operator decided it; absent where that was not said. */
+	surface?: Surface | null,
 } & Decision;
 
 /**  One recorded decision (an amendment or a denial), for example `r7k2mqdx-a1`. */
@@ -831,6 +835,8 @@ export type DenyRequest = {
 	expect: string,
 	/**  What the agent is told; may be empty. */
 	reason: string,
+	/**  Where the operator decides it. */
+	surface?: Surface | null,
 };
 
 /**  One file of a diff. */
@@ -3028,6 +3034,13 @@ port: number;
  *  its own.
  */
 resolved?: string | null };
+
+/**  Where an operator decides. Told to whoever comes late to the same card. */
+export type Surface = 
+/**  The app's window. */
+"window" | 
+/**  The command line. */
+"command_line";
 
 /**  How a sync ended. */
 export type SyncOutcome = 

@@ -10,7 +10,7 @@ use crate::card::{Below, Card, primary, render};
 use crate::error::CliError;
 use crate::panel::outcome;
 use crate::words;
-use foreman_domain::{AmendmentId, At, Code, ExitCode, Failure, Scope, sanitize_line};
+use foreman_domain::{AmendmentId, At, Code, ExitCode, Failure, Scope, Surface, sanitize_line};
 use foreman_engine::api::{
     AmendRequest, BlockRef, BlockView, Candidate, Commands, Decided, DenyRequest, UndoRequest,
 };
@@ -25,6 +25,7 @@ pub async fn amend(args: AmendArgs, engine: &impl Commands, answer: &Answer) -> 
         rule: args.rule,
         confirmed: args.yes,
         expires: args.expires.map(end_of),
+        surface: Some(Surface::CommandLine),
     };
     if args.expect.is_none() {
         if !answer.can_ask() {
@@ -82,6 +83,7 @@ pub async fn deny(args: DenyArgs, engine: &impl Commands, answer: &Answer) -> Do
         block: args.block,
         expect,
         reason: args.reason,
+        surface: Some(Surface::CommandLine),
     };
     let decided = engine.block_deny(request).await?;
     tell(&decided, answer)

@@ -93,6 +93,7 @@ fn decided(number: u32) -> Decided {
             decided_at: At::from_millis(0),
             revision: Revision(2),
             expires: None,
+            surface: None,
         },
         block: Some(block),
         in_force: true,

@@ -8,7 +8,7 @@ use crate::card::{Below, Card, primary, render};
 use crate::error::CliError;
 use crate::feed::Feed;
 use crate::paint::Tone;
-use foreman_domain::{BlockState, EventKind, EventSeq, Failure};
+use foreman_domain::{BlockState, EventKind, EventSeq, Failure, Surface};
 use foreman_engine::api::{
     AmendRequest, BlockRef, BlockView, Commands, EventPage, RunRef, RunView,
 };
@@ -223,6 +223,7 @@ impl<C: Commands> Lines<'_, C> {
             rule: Some(candidate.number),
             confirmed: false,
             expires: None,
+            surface: Some(Surface::CommandLine),
         };
         self.engine.block_amend(request).await?;
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::scene::{Scene, at_rest, events_until, named, open_block};
 use foreman_domain::{
-    AmendmentState, Code, ConnectVerdict, EventKind, Failure, RunId, RunState, Scope,
+    AmendmentState, Code, ConnectVerdict, EventKind, Failure, RunId, RunState, Scope, Surface,
 };
 use foreman_engine::Host;
 use foreman_engine::api::{
@@ -18,6 +18,7 @@ fn amend(block: &BlockView, scope: Option<Scope>) -> AmendRequest {
         rule: None,
         confirmed: false,
         expires: None,
+        surface: None,
     }
 }
 
@@ -26,6 +27,7 @@ fn deny(block: &BlockView, reason: &str) -> DenyRequest {
         block: block.block.id.to_string(),
         expect: block.expect.clone(),
         reason: reason.into(),
+        surface: None,
     }
 }
 
@@ -49,6 +51,33 @@ async fn verdict(host: &Host, run: &RunId) -> ConnectVerdict {
             _ => None,
         })
         .unwrap()
+}
+
+#[tokio::test]
+async fn who_comes_late_is_told_where_it_was_decided() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let (_, block) = held(&scene, &host).await;
+    let request = AmendRequest {
+        surface: Some(Surface::CommandLine),
+        ..amend(&block, None)
+    };
+    host.block_amend(request).await.unwrap();
+    let late = host.block_amend(amend(&block, None)).await.unwrap_err();
+    assert_eq!(late.code, Code::AlreadyDecided);
+    assert!(
+        late.message
+            .contains("amended by you on the command line at "),
+        "{late}"
+    );
+    let card = BlockRef {
+        block: block.block.id.to_string(),
+    };
+    let shown = host.block_show(card).await.unwrap().decided.unwrap();
+    assert!(
+        shown.starts_with("amended by you on the command line at "),
+        "{shown}"
+    );
 }
 
 #[tokio::test]

@@ -81,6 +81,7 @@ async fn an_engine_that_was_overtaken_while_it_slept_writes_nothing_and_steps_do
             rule: None,
             confirmed: false,
             expires: None,
+            surface: None,
         })
         .await
         .unwrap();

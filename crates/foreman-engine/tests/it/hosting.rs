@@ -59,6 +59,7 @@ async fn a_block_can_be_amended_after_the_engine_was_killed() {
             rule: None,
             confirmed: false,
             expires: None,
+            surface: None,
         })
         .await
         .unwrap();
@@ -95,6 +96,7 @@ async fn a_new_engine_decides_at_once_about_a_run_that_outlived_the_last() {
             rule: None,
             confirmed: false,
             expires: None,
+            surface: None,
         })
         .await
         .unwrap();

@@ -172,6 +172,7 @@ async fn a_project_decision_can_be_written_into_the_repository_and_only_such_a_o
             rule: None,
             confirmed: true,
             expires: None,
+            surface: None,
         })
         .await
         .unwrap();

@@ -431,6 +431,7 @@ async fn a_decision_for_an_order_counts_in_its_next_run() {
         rule: None,
         confirmed: true,
         expires: None,
+        surface: None,
     })
     .await
     .unwrap();

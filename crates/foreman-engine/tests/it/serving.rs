@@ -94,6 +94,7 @@ async fn a_drain_begins_nothing_new_and_waits_for_what_runs() {
             rule: None,
             confirmed: false,
             expires: None,
+            surface: None,
         };
         assert!(other.block_amend(request).await.unwrap().in_force);
     };

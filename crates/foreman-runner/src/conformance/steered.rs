@@ -48,6 +48,7 @@ pub(super) async fn a_held_connect_goes_on_when_a_revision_lets_it(
         decided_at: At::now(),
         revision,
         expires: None,
+        surface: None,
     };
     // Decided over a line of its own, as after a take-over.
     let welcome = live.reconnect(2).await?;

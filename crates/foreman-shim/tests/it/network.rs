@@ -162,6 +162,7 @@ mod inside {
             decided_at: At::now(),
             revision: Revision(revision),
             expires: None,
+            surface: None,
         }
     }
 

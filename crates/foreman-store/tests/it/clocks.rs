@@ -61,6 +61,7 @@ async fn the_newest_decision_is_the_one_that_was_made_last_by_order_and_not_by_t
             words: "words".into(),
             at: At::from_millis(at),
             key: None,
+            surface: None,
         };
         scratch.store.decide(scratch.fence(), &new).await.unwrap();
     }

@@ -20,6 +20,7 @@ fn decision(run: &RunId, shown: u64, ruled: Ruled) -> NewDecision {
         words: "words".into(),
         at: At::from_millis(2000),
         key: None,
+        surface: None,
     }
 }
 

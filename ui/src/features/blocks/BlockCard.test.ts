@@ -120,6 +120,7 @@ describe('the card of a block', () => {
       rule: 2,
       confirmed: false,
       expires: null,
+      surface: 'window',
     });
     expect(body('decision')?.textContent).toContain('2 connections let go');
     expect(body('amendment-link')?.getAttribute('href')).toContain('amendment=r7k2mqdx-a1');
@@ -208,6 +209,7 @@ describe('the card of a block', () => {
       rule: 3,
       confirmed: false,
       expires: '2026-01-03T10:01:00.500Z',
+      surface: 'window',
     });
   });
 
@@ -251,7 +253,7 @@ describe('the card of a block', () => {
     await pass(500);
     box.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', ctrlKey: true, bubbles: true }));
     await flushPromises();
-    expect(api.blockDeny).toHaveBeenCalledWith({ block: 'r7k2mqdx-b1', expect: 'h2-aa', reason: 'use the mirror' });
+    expect(api.blockDeny).toHaveBeenCalledWith({ block: 'r7k2mqdx-b1', expect: 'h2-aa', reason: 'use the mirror', surface: 'window' });
     expect(body('decision')?.textContent).toContain('2 connections refused');
     expect(shown.wrapper.text()).toContain('The agent was told: use the mirror');
   });

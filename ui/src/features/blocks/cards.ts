@@ -146,6 +146,7 @@ export const useCards = defineStore('cards', () => {
       rule: candidate.number,
       confirmed: choice.confirmed,
       expires: expiresAt(choice.expiry, Date.now()),
+      surface: 'window',
     });
     await settle(id, answer);
     return 'sent';
@@ -156,7 +157,7 @@ export const useCards = defineStore('cards', () => {
     const state = cards.get(id);
     if (state === undefined || !canDecide(state, clock())) return 'ignored';
     dispatch(id, { type: 'asked', asked: 'deny' });
-    await settle(id, await call.blockDeny({ block: id, expect: state.view.expect, reason }));
+    await settle(id, await call.blockDeny({ block: id, expect: state.view.expect, reason, surface: 'window' }));
     return 'sent';
   }
 

@@ -1,6 +1,6 @@
 //! What is held, and decisions about it.
 
-use foreman_domain::{Amendment, AmendmentId, At, Block, BlockId, Scope};
+use foreman_domain::{Amendment, AmendmentId, At, Block, BlockId, Scope, Surface};
 use foreman_policy::EgressRule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,9 @@ pub struct AmendRequest {
     /// When the rule ends by itself; with its scope when absent.
     #[serde(default)]
     pub expires: Option<At>,
+    /// Where the operator decides it.
+    #[serde(default)]
+    pub surface: Option<Surface>,
 }
 
 /// Refuse it.
@@ -92,6 +95,9 @@ pub struct DenyRequest {
     pub expect: String,
     /// What the agent is told; may be empty.
     pub reason: String,
+    /// Where the operator decides it.
+    #[serde(default)]
+    pub surface: Option<Surface>,
 }
 
 /// Take the newest decision back.

@@ -78,6 +78,7 @@ fn amendment(decision: Decision) -> Amendment {
         decided_at: At::from_millis(0),
         revision: Revision(2),
         expires: None,
+        surface: None,
     }
 }
 

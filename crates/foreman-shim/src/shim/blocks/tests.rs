@@ -35,6 +35,7 @@ fn amendment(decision: Decision) -> Amendment {
         decided_at: At::from_millis(2_000),
         revision: Revision(2),
         expires: None,
+        surface: None,
     }
 }
 

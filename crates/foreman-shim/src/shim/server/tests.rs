@@ -284,6 +284,7 @@ async fn a_fenced_engine_decides_and_types_nothing_even_on_a_line_that_is_still_
         decided_at: At::from_millis(0),
         revision: policy.revision,
         expires: None,
+        surface: None,
     };
     for request in [
         Request::Stop { grace_ms: 0 },
