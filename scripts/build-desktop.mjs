@@ -4,9 +4,9 @@
 
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { BUILD_PACKAGES, PACK_PACKAGES, WINDOW_PACKAGES, install, toolchainFaults } from "./machine.mjs";
+import { BUILD_PACKAGES, PACK_PACKAGES, WINDOW_PACKAGES } from "./machine.mjs";
+import { prepareBuild, prepareUi } from "./prepare.mjs";
 import { ask, capture, root, show } from "./shell.mjs";
-import { buildUi } from "./ui.mjs";
 
 /** Names of the two programs that come with the app. */
 const PROGRAMS = ["foreman", "foreman-shim"];
@@ -14,17 +14,8 @@ const PROGRAMS = ["foreman", "foreman-shim"];
 const debug = process.argv.includes("--debug");
 const profile = debug ? "debug" : "release";
 
-if (!(await install([...BUILD_PACKAGES, ...WINDOW_PACKAGES, ...PACK_PACKAGES]))) process.exit(9);
-const faults = toolchainFaults();
-if (faults.length > 0) {
-  for (const fault of faults) console.error(fault);
-  process.exit(9);
-}
-const ui = await buildUi();
-if (ui.code !== 0) {
-  console.error(ui.output);
-  process.exit(ui.code);
-}
+await prepareBuild([...BUILD_PACKAGES, ...WINDOW_PACKAGES, ...PACK_PACKAGES]);
+await prepareUi();
 const flags = debug ? [] : ["--release"];
 // In one go, so that both builds agree about features and nothing is compiled twice.
 const built = show("cargo", ["build", "--locked", ...flags, "--workspace", "--bins"]);

@@ -4,28 +4,19 @@
 
 import { join } from "node:path";
 import { createInterface } from "node:readline/promises";
-import { BUILD_PACKAGES, RUN_PACKAGES, WINDOW_PACKAGES, install, toolchainFaults } from "./machine.mjs";
+import { BUILD_PACKAGES, RUN_PACKAGES, WINDOW_PACKAGES, install } from "./machine.mjs";
+import { prepareBuild, prepareUi } from "./prepare.mjs";
 import { ask, root, show } from "./shell.mjs";
-import { buildUi } from "./ui.mjs";
 
 const arguments_ = process.argv.slice(2);
 const display = Boolean(process.env.DISPLAY || process.env.WAYLAND_DISPLAY);
 const app = arguments_.length === 0 && (display || process.platform !== "linux");
 
-if (!(await install(app ? [...BUILD_PACKAGES, ...WINDOW_PACKAGES] : BUILD_PACKAGES))) process.exit(9);
-if (app) await install(RUN_PACKAGES);
-const faults = toolchainFaults();
-if (faults.length > 0) {
-  for (const fault of faults) console.error(fault);
-  process.exit(9);
-}
+await prepareBuild(app ? [...BUILD_PACKAGES, ...WINDOW_PACKAGES] : BUILD_PACKAGES);
 if (app) {
+  await install(RUN_PACKAGES);
   console.log("Building the window …");
-  const ui = await buildUi();
-  if (ui.code !== 0) {
-    console.error(ui.output);
-    process.exit(ui.code);
-  }
+  await prepareUi();
 }
 // The development profile: it builds in a third of the time, and a first look does not need more.
 const packages = ["foreman-cli", "foreman-shim", ...(app ? ["sdf"] : [])];

@@ -5,7 +5,8 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { removeLeftovers } from "./leftovers.mjs";
-import { BUILD_PACKAGES, TEST_PACKAGES, WINDOW_PACKAGES, install, toolchainFaults } from "./machine.mjs";
+import { TEST_PACKAGES, install } from "./machine.mjs";
+import { prepareBuild } from "./prepare.mjs";
 import { isRoot, root } from "./shell.mjs";
 import { SUITES } from "./suites.mjs";
 
@@ -23,14 +24,9 @@ for (const name of ["http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_p
 }
 
 const begin = Date.now();
-if (!(await install([...BUILD_PACKAGES, ...WINDOW_PACKAGES]))) process.exit(9);
+await prepareBuild();
 if (!(await install(TEST_PACKAGES))) {
   console.log("Cases that need what is missing will be skipped, with their reasons.");
-}
-const faults = toolchainFaults();
-if (faults.length > 0) {
-  for (const fault of faults) console.error(fault);
-  process.exit(9);
 }
 if (!isRoot) {
   console.log("Not started as root: cases that run the product as root will be skipped.");
