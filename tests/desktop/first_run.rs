@@ -40,12 +40,7 @@ fn the_demo_is_played_by_clicks(stage: &Stage) -> Result<()> {
     app.click(&id("amend"))?;
     app.see(&id("decision"))?;
     app.go("/")?;
-    let row = app.see(&id("run-row"))?;
-    let handle = serde_json::json!({ "element-6066-11e4-a52e-4f735466cecf": row });
-    let run = app
-        .session
-        .script("return arguments[0].dataset.run", &[handle])?;
-    let run = run.as_str().context("a row without its run")?.to_owned();
+    let run = app.datum(&id("run-row"), "run")?;
     reaches(&app, &run, "review")?;
     app.click(&id("tab-changes"))?;
     app.see(&id("diff-file"))?;

@@ -478,6 +478,20 @@ impl App<'_> {
         })
     }
 
+    /// Waits for an element and gives one of its `data-` values, by one look at the page: a handle on an
+    /// element can outlive it, when a list is drawn anew.
+    ///
+    /// # Errors
+    /// It did not come.
+    pub fn datum(&self, selector: &str, name: &str) -> Result<String> {
+        let script = "return document.querySelector(arguments[0])?.dataset[arguments[1]] ?? null";
+        let arguments = [Value::from(selector), Value::from(name)];
+        self.within(&format!("{selector} has {name}"), || {
+            let value = self.session.script(script, &arguments)?;
+            Ok(value.as_str().map(str::to_owned))
+        })
+    }
+
     /// What an element shows now, if it is there.
     pub fn text(&self, selector: &str) -> Option<String> {
         let script = "return document.querySelector(arguments[0])?.innerText ?? null";
