@@ -2,7 +2,7 @@
 
 import { dirname } from "node:path";
 import { BUILD_PACKAGES, WINDOW_PACKAGES, install, toolchainFaults } from "./machine.mjs";
-import { ask, root, show } from "./shell.mjs";
+import { ask, root } from "./shell.mjs";
 import { buildUi } from "./ui.mjs";
 
 /** Installs what every build needs, or ends the process with a sentence that says what is missing. */
@@ -23,17 +23,16 @@ export async function prepareUi() {
 
 /**
  * Builds every program and the suite `name`, with cargo's flags for a profile. Gives the suite's executable and
- * the environment in which it finds what it tests; ends the process where it does not build.
+ * the environment in which it finds what it tests; ends the process where it does not build. One call, because
+ * programs built without tests beside them have other features, and so every dependency once more.
  */
 export function buildSuite(name, profile = []) {
-  const built = show("cargo", ["build", ...profile, "--locked", "--workspace", "--bins"]);
-  if (built !== 0) process.exit(built);
-  const args = ["test", ...profile, "--locked", "--workspace", "--test", name, "--no-run", "--message-format=json"];
-  const suite = (ask("cargo", args) ?? "")
+  const args = ["build", ...profile, "--locked", "--workspace", "--bins", "--test", name, "--message-format=json-render-diagnostics"];
+  const suite = (ask("cargo", args, { stdio: ["ignore", "pipe", "inherit"] }) ?? "")
     .split("\n")
     .filter((line) => line.startsWith("{"))
     .map((line) => JSON.parse(line))
-    .find((message) => message.executable && message.target?.name === name);
+    .find((message) => message.executable && message.profile?.test && message.target?.name === name);
   if (!suite) {
     console.error(`The suite ${name} does not build.`);
     process.exit(1);

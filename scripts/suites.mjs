@@ -39,10 +39,9 @@ async function build() {
   const embedded = await ui();
   if (embedded.code !== 0) return embedded;
   const env = { ...process.env, CARGO_TERM_COLOR: "never" };
-  const bins = await cargo(["build", "--workspace", "--bins", "--locked"], { minutes: 30, env });
-  if (bins.code !== 0) return bins;
-  const args = ["test", "--workspace", "--no-run", "--locked", "--message-format=json-render-diagnostics"];
-  const done = await cargo(args, { minutes: 30, stdoutOnly: true, env });
+  // Programs and tests in one call: apart they would have other features, and every dependency was built twice.
+  const args = ["build", "--workspace", "--all-targets", "--locked", "--message-format=json-render-diagnostics"];
+  const done = await cargo(args, { minutes: 40, stdoutOnly: true, env });
   if (done.code !== 0) return { code: done.code, output: done.errors };
   built = [];
   for (const line of done.output.split("\n").filter((text) => text.startsWith("{"))) {
