@@ -13,10 +13,8 @@ use foreman_domain::{BlockId, BlockState, Failure, RunId, RunState};
 use foreman_engine::api::{BlockView, Commands, RunHint, RunList, RunView};
 use std::collections::{BTreeMap, HashMap};
 
-/// Runs in one page of the list, and the most pages that are read for live ones. A live run that is
-/// older than all of those is known from its first hint on.
+/// Runs in one list.
 const PAGE: u32 = 200;
-const PAGES: usize = 5;
 /// Longest title in the menu, in characters.
 const TITLE: usize = 28;
 
@@ -140,30 +138,19 @@ pub fn ended(run: &RunView) -> Option<Happening> {
     }
 }
 
-/// Runs, newest first, as far back as live ones are looked for, and the cursor from which on nothing
-/// is missing.
+/// The newest runs and all that are not over, and the cursor from which on nothing is missing.
 ///
 /// # Errors
 /// What the engine answers.
-pub async fn newest_runs(engine: &impl Commands) -> Result<(Vec<RunView>, String), Failure> {
-    let mut all: Vec<RunView> = Vec::new();
-    let mut cursor = None;
-    for _ in 0..PAGES {
-        let before = all.last().map(|run| run.id.to_string());
-        let page = engine
-            .run_list(RunList {
-                limit: Some(PAGE),
-                before,
-            })
-            .await?;
-        cursor.get_or_insert(page.cursor);
-        let is_last = page.older == 0 || page.runs.is_empty();
-        all.extend(page.runs);
-        if is_last {
-            break;
-        }
-    }
-    Ok((all, cursor.unwrap_or_default()))
+pub async fn known_runs(engine: &impl Commands) -> Result<(Vec<RunView>, String), Failure> {
+    let newest = RunList {
+        limit: Some(PAGE),
+        ..RunList::default()
+    };
+    let page = engine.run_list(newest).await?;
+    let mut runs = page.runs;
+    runs.extend(open_runs(engine).await?);
+    Ok((runs, page.cursor))
 }
 
 /// Runs that are at work.
@@ -171,9 +158,18 @@ pub async fn newest_runs(engine: &impl Commands) -> Result<(Vec<RunView>, String
 /// # Errors
 /// What the engine answers.
 pub async fn live_runs(engine: &impl Commands) -> Result<Vec<RunId>, Failure> {
-    let (runs, _) = newest_runs(engine).await?;
-    let live = runs
+    let live = open_runs(engine)
+        .await?
         .into_iter()
         .filter(|run| LIVE.contains(&run.state.tag()));
     Ok(live.map(|run| run.id).collect())
+}
+
+async fn open_runs(engine: &impl Commands) -> Result<Vec<RunView>, Failure> {
+    let open = RunList {
+        limit: Some(u32::MAX),
+        open: true,
+        ..RunList::default()
+    };
+    Ok(engine.run_list(open).await?.runs)
 }

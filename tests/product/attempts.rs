@@ -106,5 +106,18 @@ fn a_list_of_runs_says_how_many_it_leaves_out(stage: &Stage) -> Result<()> {
     ensure!(page["runs"].as_array().map(Vec::len) == Some(1), "{page}");
     let words = product.call(["runs", "--before", &ids[0]])?.stdout;
     ensure!(words.contains("There are no older runs."), "{words}");
-    Ok(())
+
+    // What is not over is found without paging, however old it is.
+    let none = product.call(["runs", "--open"])?.stdout;
+    ensure!(none.contains("No run is at work"), "{none}");
+    let agent = "echo x > x.txt; git add x.txt; git commit -qm x";
+    let waits = product.run_to_end(&repo, &[], &["sh", "-c", agent])?.id()?;
+    product.run_to_end(&repo, &[], &["true"])?;
+    let page = product.ask(&["runs", "--open", "--limit", "1"])?;
+    let open = page["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    ensure!(open.len() == 1 && open[0]["id"] == waits.as_str(), "{page}");
+    expect_exit(
+        &product.call(["runs", "--open", "--before", &ids[0], "--json"])?,
+        ExitCode::Usage,
+    )
 }

@@ -342,6 +342,9 @@ pub struct RunsArgs {
     /// Only those that were started before this run.
     #[arg(long, value_name = "RUN")]
     pub before: Option<String>,
+    /// Only those that are not over, however old: at work, in a merge, or waiting for your review.
+    #[arg(long, conflicts_with = "before")]
+    pub open: bool,
 }
 
 /// Arguments of `foreman events`.

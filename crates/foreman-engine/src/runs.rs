@@ -93,16 +93,23 @@ impl Engine {
         let limit = request.limit.unwrap_or(DEFAULT_LIST).min(LONGEST_LIST);
         // Taken first: what changes while the list is read is told again, and nothing is missed.
         let cursor = self.news.changes.now(self.epoch).to_string();
-        let stored = match &request.before {
-            Some(before) => {
+        let stored = match (&request.before, request.open) {
+            (Some(_), true) => {
+                let said = "Open runs come as one list: ask for them without a run to begin before.";
+                return Err(Failure::new(Code::BadInput, said));
+            }
+            (Some(before), false) => {
                 let before = self.find_run(before).await?;
                 self.store.runs_before(&before, limit).await.or_fail()?
             }
-            None => self.store.runs(limit).await.or_fail()?,
+            (None, true) => self.store.open_runs(limit).await.or_fail()?,
+            (None, false) => self.store.runs(limit).await.or_fail()?,
         };
         let older = match stored.last() {
-            Some(oldest) => self.store.count_before(&oldest.id).await.or_fail()?,
-            None => 0,
+            Some(oldest) if !request.open => {
+                self.store.count_before(&oldest.id).await.or_fail()?
+            }
+            _ => 0,
         };
         let mut runs = Vec::with_capacity(stored.len());
         for run in stored {

@@ -334,6 +334,19 @@ impl Store {
         self.select(query).await
     }
 
+    /// Runs that are not over, newest first: those that are not at rest, and those that wait for a review.
+    ///
+    /// # Errors
+    /// [`StoreError::Statement`] and [`StoreError::Unreadable`].
+    pub async fn open_runs(&self, limit: u32) -> Result<Vec<StoredRun>, StoreError> {
+        let mut query = QueryBuilder::<Sqlite>::new(COLUMNS);
+        query
+            .push("WHERE state IN ('provisioning', 'running', 'stopping', 'merging', 'review') ")
+            .push("ORDER BY number DESC LIMIT ")
+            .push_bind(i64::from(limit));
+        self.select(query).await
+    }
+
     /// Runs that wait for a review, newest first.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The task that follows the engine: by its hints, never by looking again and again.
 
-use super::{Board, Seen, ended, newest_runs};
+use super::{Board, Seen, ended, known_runs};
 use crate::app::Settings;
 use crate::engines::Engine;
 use crate::notice::{Coalescer, Happening, Marks};
@@ -107,7 +107,7 @@ async fn follow(
 }
 
 async fn read(engine: &impl Commands) -> Result<(Board, String), Failure> {
-    let (runs, cursor) = newest_runs(engine).await?;
+    let (runs, cursor) = known_runs(engine).await?;
     let blocks = engine.block_list(BlockList::default()).await?.blocks;
     let queue = engine.orders_limits(LimitsChange::default()).await?;
     Ok((Board::of(blocks, &runs, queue.paused), cursor))

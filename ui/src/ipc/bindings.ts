@@ -908,6 +908,11 @@ export type DiffView = {
 	truncated: boolean,
 	/**  What a reviewer must see first: planted hooks, editor and tool settings, nested repositories. */
 	flags: string[],
+	/**
+	 *  What lies in the worktree and in no commit, and is loaded by itself by an editor, a shell or a tool
+	 *  that opens it. No merge takes it over. Untrusted text.
+	 */
+	uncommitted?: string[],
 	/**  Why a merge would be refused now; absent when it would go through. */
 	refusal: string | null,
 	/**
@@ -2515,6 +2520,11 @@ export type RunList = {
 	limit?: number | null,
 	/**  Only those that were started before this run, as typed. */
 	before?: string | null,
+	/**
+	 *  Only those that are not over, however old they are: at work, in a merge, or waiting for a review.
+	 *  Not together with `before`.
+	 */
+	open?: boolean,
 };
 
 /**  Where a run's things are on this machine. */

@@ -12,6 +12,8 @@ const hints = (some: Partial<Hints>): Hints => ({ from: null, to: '', resync: fa
 /** An engine whose answers a test decides; `watch` waits for the test. */
 class Engine {
   runs = new Map<string, RunView>([['rone', aRun()]]);
+  /** Open ones that are too old for the first page. */
+  old: RunView[] = [];
   cursor = '1';
   down = false;
   asked: string[] = [];
@@ -27,7 +29,10 @@ class Engine {
   }
 
   readonly asks: Asks = {
-    runList: () => this.#say('runList', () => ok({ runs: [...this.runs.values()], older: 0, cursor: this.cursor })),
+    runList: ({ open }) =>
+      open
+        ? this.#say('runList open', () => ok({ runs: this.old, older: 0, cursor: this.cursor }))
+        : this.#say('runList', () => ok({ runs: [...this.runs.values()], older: this.old.length, cursor: this.cursor })),
     runShow: ({ run }) =>
       this.#say(`runShow ${run}`, () => {
         const view = this.runs.get(run);
@@ -125,6 +130,14 @@ describe('following the engine', () => {
     engine.answer({ from: '5', to: '9' });
     await settle(1);
     expect(engine.asked.filter((name) => name === 'runList')).toHaveLength(2);
+  });
+
+  it('shows an open run that is older than the page', async () => {
+    engine.old = [aRun({ id: 'rold' })];
+    engine.answer({ from: null, to: '7', resync: true });
+    await settle(1);
+    expect(follow.board.runs.has('rold')).toBe(true);
+    expect(follow.board.older).toBe(1);
   });
 
   it('never has more than ten questions under way', async () => {

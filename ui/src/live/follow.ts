@@ -28,10 +28,9 @@ export interface Told {
 
 const MOST = 10;
 const PAGE = 200;
+/** As many open runs as the engine gives. */
+const ALL = 10_000;
 const WAIT_MS = 25_000;
-/** So many runs are loaded without being asked for. */
-const SWEPT = 1000;
-const SWEEP_MS = 500;
 const SOON_MS = 250;
 const ORDERS = 'orders';
 /** So many tries in a row before it is said that the engine cannot be reached. */
@@ -131,16 +130,19 @@ export class Follow {
     const tickets = { run: board.ticket('run'), block: board.ticket('block'), orders: board.ticket('orders') };
     const runs = await this.ask.runList({ limit: PAGE });
     if (!runs.ok) return runs.failure;
-    const [blocks, orders] = await Promise.all([
+    const [open, blocks, orders] = await Promise.all([
+      this.ask.runList({ limit: ALL, open: true }),
       this.ask.blockList({ run: null, all: false }),
       this.ask.orderList({ all: false }),
     ]);
+    if (!open.ok) return open.failure;
     if (!blocks.ok) return blocks.failure;
     if (!orders.ok) return orders.failure;
     if (life !== this.#life) return null;
-    const listed = new Set(runs.value.runs.map((run) => run.id));
+    const listed = new Set([...runs.value.runs, ...open.value.runs].map((run) => run.id));
     const unsure = [...board.runs.values()].filter((run) => !listed.has(run.id) && (isLive(run) || run.state === 'review'));
     board.page(runs.value, tickets.run, true);
+    for (const run of open.value.runs) board.run(run, tickets.run);
     board.openBlocks(blocks.value.blocks, tickets.block);
     board.openOrders(orders.value, tickets.orders);
     for (const block of blocks.value.blocks) this.#wantUnknown(runOfBlock(block.id));
@@ -148,24 +150,12 @@ export class Follow {
     for (const run of unsure) this.#want(this.#runs, run.id, true);
     this.#cursor = runs.value.cursor ?? null;
     this.told.changed(board);
-    this.#sweep(life);
     return this.#cursor === null ? this.#firstCursor(life) : null;
   }
 
   /** A run that something open points to is shown, however old it is. */
   #wantUnknown(id: RunId): void {
     if (!this.board.runs.has(id)) this.#want(this.#runs, id, true);
-  }
-
-  /** Older pages in the background, so that an old run that still goes on is not missed; the rest is paged by hand. */
-  #sweep(life: number): void {
-    if (this.board.older === 0 || this.board.runs.size >= SWEPT) return;
-    this.clock.after(SWEEP_MS, () => {
-      if (life !== this.#life) return;
-      void this.loadOlder().then((failure) => {
-        if (failure === null && life === this.#life) this.#sweep(life);
-      });
-    });
   }
 
   async #firstCursor(life: number): Promise<Failure | null> {

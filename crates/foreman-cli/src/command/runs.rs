@@ -16,6 +16,7 @@ pub async fn list(args: RunsArgs, engine: &impl Commands, answer: &Answer) -> Do
     let request = RunList {
         limit: args.limit,
         before: args.before,
+        open: args.open,
     };
     let runs = engine.run_list(request).await?;
     if answer.is_json() {
@@ -24,6 +25,8 @@ pub async fn list(args: RunsArgs, engine: &impl Commands, answer: &Answer) -> Do
     }
     if runs.runs.is_empty() && !is_first_page {
         answer.line("There are no older runs.")?;
+    } else if runs.runs.is_empty() && args.open {
+        answer.line("No run is at work, and none waits for you. `foreman runs` lists those that are over.")?;
     } else if runs.runs.is_empty() {
         answer.line(
             "There are no runs yet. `foreman demo` shows one; `foreman run -- CMD` starts one.",

@@ -201,6 +201,10 @@ pub struct RunList {
     /// Only those that were started before this run, as typed.
     #[serde(default)]
     pub before: Option<String>,
+    /// Only those that are not over, however old they are: at work, in a merge, or waiting for a review.
+    /// Not together with `before`.
+    #[serde(default)]
+    pub open: bool,
 }
 
 /// Runs.
