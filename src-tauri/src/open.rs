@@ -87,13 +87,14 @@ async fn warning(
             let steering = diff.gate.map(|gate| gate.steering).unwrap_or_default();
             let mut flags = diff.flags;
             flags.extend(steering);
+            flags.extend(diff.uncommitted);
             flags.dedup();
             flags.truncate(MOST_FLAGS);
             if flags.is_empty() {
                 return None;
             }
-            let words = "The agent changed files that an editor, a shell or a tool may load by \
-                         itself, outside of the cage. Look at them first."
+            let words = "There are files that an editor, a shell or a tool may load by itself, outside of \
+                         the cage. Look at them first."
                 .to_owned();
             Some((flags, words))
         }

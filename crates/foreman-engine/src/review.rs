@@ -509,6 +509,7 @@ fn view(diff: Diff, refusal: Option<String>, run: &StoredRun) -> DiffView {
         patch: diff.patch,
         truncated: diff.truncated,
         flags: diff.flags,
+        uncommitted: diff.uncommitted,
         refusal,
         gate: None,
     }

@@ -62,7 +62,13 @@ impl Repository {
             }
             found.push(flag);
         }
-        found.extend(flags::of_worktree(&worktree.path));
+        let tree = repo
+            .find_commit(head)
+            .and_then(|commit| commit.tree())
+            .map_err(GitError::git("read the run's files"))?;
+        let lying = flags::of_worktree(&worktree.path, &tree);
+        found.extend(lying.flags);
+        shown.uncommitted = lying.uncommitted;
         if let Some(from) = from
             && repo.graph_descendant_of(from, base_now).unwrap_or(false)
         {
@@ -228,6 +234,7 @@ fn show(diff: &git2::Diff<'_>, with_patch: bool) -> Result<Diff, GitError> {
         patch: String::from_utf8_lossy(&patch).into_owned(),
         truncated,
         flags: Vec::new(),
+        uncommitted: Vec::new(),
     })
 }
 

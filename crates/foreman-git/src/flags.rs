@@ -3,17 +3,17 @@
 //!
 //! Flags warn, they never refuse. Names are compared without regard to case: some file systems do.
 
+mod lying;
+
+pub(crate) use lying::of_worktree;
+
 use crate::Repository;
-use crate::hostile_dir::OUT_OF_USE;
 use crate::preflight::hooks_inside;
 use foreman_domain::sanitize_line;
 use git2::{Delta, FileMode};
-use nix::dir::Dir;
-use nix::fcntl::{AtFlags, OFlag};
-use nix::sys::stat::{Mode, SFlag, fstatat};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 /// Folders and files that something loads when it merely opens the tree, and what does.
 const AUTOLOAD: &[(&str, &str)] = &[
@@ -47,10 +47,6 @@ const AUTOLOAD: &[(&str, &str)] = &[
 ];
 /// The most flags of one kind.
 const MOST: usize = 50;
-/// The most entries of the worktree that are looked at for planted repositories.
-const ENTRIES: usize = 2_000_000;
-/// The deepest folder that is looked into.
-const DEPTH: usize = 200;
 
 /// Flags of what the commits change, each with the path that it is about.
 pub(crate) fn of_changes(
@@ -147,84 +143,6 @@ fn is_text(repo: &git2::Repository, blob: git2::Oid) -> bool {
             let content = blob.content();
             content.len() <= LARGE && !content.iter().take(LOOKED_AT).any(|byte| *byte == 0)
         })
-}
-
-/// Flags of what lies in the worktree, committed or not.
-pub(crate) fn of_worktree(root: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut left = ENTRIES;
-    if let Ok(dir) = Dir::open(
-        root,
-        OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    ) {
-        look_for_repositories(dir, &PathBuf::new(), 0, &mut left, &mut found);
-    }
-    let mut flags: Vec<String> = found
-        .iter()
-        .take(MOST)
-        .map(|path: &PathBuf| {
-            format!(
-                "{} is a repository inside the worktree: never run git in there, its configuration \
-                 is the run's",
-                sanitize_line(&path.to_string_lossy())
-            )
-        })
-        .collect();
-    if left == 0 || found.len() > MOST {
-        flags.push("not all of the worktree was searched for repositories".to_owned());
-    }
-    flags
-}
-
-fn look_for_repositories(
-    mut dir: Dir,
-    below: &Path,
-    depth: usize,
-    left: &mut usize,
-    found: &mut Vec<PathBuf>,
-) {
-    let mut folders = Vec::new();
-    for entry in dir.iter().flatten() {
-        let name = entry.file_name().to_owned();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
-        }
-        if *left == 0 || found.len() > MOST {
-            return;
-        }
-        *left -= 1;
-        if name.to_bytes().eq_ignore_ascii_case(b".git")
-            || name.to_bytes().starts_with(OUT_OF_USE.as_bytes())
-        {
-            if depth > 0 {
-                found.push(below.to_owned());
-            }
-            continue;
-        }
-        // Of unknown kind on some file systems: looked at below.
-        if entry
-            .file_type()
-            .is_none_or(|kind| kind == nix::dir::Type::Directory)
-        {
-            folders.push(name);
-        }
-    }
-    if depth == DEPTH {
-        *left = 0;
-        return;
-    }
-    for name in folders {
-        let inner = below.join(OsStr::from_bytes(name.to_bytes()));
-        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let is_dir =
-            fstatat(&dir, name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|stat| {
-                SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR
-            });
-        if is_dir && let Ok(next) = Dir::openat(&dir, name.as_c_str(), flags, Mode::empty()) {
-            look_for_repositories(next, &inner, depth + 1, left, found);
-        }
-    }
 }
 
 pub(crate) fn autoloaded(path: &Path) -> Option<&'static str> {

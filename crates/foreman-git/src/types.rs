@@ -82,6 +82,9 @@ pub struct Diff {
     pub truncated: bool,
     /// What a reviewer must see first, as sentences without a final period.
     pub flags: Vec<String>,
+    /// What lies in the worktree and in no commit, and is loaded by an editor, a shell or a tool that opens
+    /// it; as sentences without a final period. No merge takes it over.
+    pub uncommitted: Vec<String>,
 }
 
 /// The difference of one file of a run.

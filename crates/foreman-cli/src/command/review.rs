@@ -138,6 +138,10 @@ pub fn show(view: &DiffView, answer: &Answer) -> io::Result<()> {
         let text = format!("! look at this first: {}", sanitize_line(flag));
         answer.line(&paint.paint(Tone::Warn, &text))?;
     }
+    for left in &view.uncommitted {
+        let text = format!("! before you open it: {}", sanitize_line(left));
+        answer.line(&paint.paint(Tone::Warn, &text))?;
+    }
     if let Some(gate) = &view.gate {
         gate::summary(gate, answer)?;
     }

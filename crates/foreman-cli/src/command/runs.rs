@@ -26,7 +26,9 @@ pub async fn list(args: RunsArgs, engine: &impl Commands, answer: &Answer) -> Do
     if runs.runs.is_empty() && !is_first_page {
         answer.line("There are no older runs.")?;
     } else if runs.runs.is_empty() && args.open {
-        answer.line("No run is at work, and none waits for you. `foreman runs` lists those that are over.")?;
+        answer.line(
+            "No run is at work, and none waits for you. `foreman runs` lists those that are over.",
+        )?;
     } else if runs.runs.is_empty() {
         answer.line(
             "There are no runs yet. `foreman demo` shows one; `foreman run -- CMD` starts one.",

@@ -451,6 +451,39 @@ fn files_that_load_themselves_are_flagged() {
 }
 
 #[test]
+fn files_that_load_themselves_and_are_in_no_commit_are_told_too() {
+    let attack = Attack::new();
+    // The run chooses what git ignores; what it ignores is not committed for it either.
+    write(
+        attack.run.path(".gitignore"),
+        ".vscode/\n.envrc\nnode_modules/\nsub/\n",
+    );
+    for path in [
+        ".vscode/tasks.json",
+        ".envrc",
+        "sub/.IDEA/x.xml",
+        "node_modules/of-others/.vscode/settings.json",
+    ] {
+        write(attack.run.path(path), "x");
+    }
+    write(attack.run.path(".husky/pre-commit"), "committed");
+    let harvest = attack.run.collect();
+    let diff = attack
+        .run
+        .repository
+        .diff(&attack.run.worktree, &harvest.head)
+        .unwrap();
+    let expected = [".envrc", ".vscode/tasks.json", "sub/.IDEA/x.xml"];
+    assert_eq!(diff.uncommitted.len(), expected.len(), "{diff:?}");
+    for (said, path) in diff.uncommitted.iter().zip(expected) {
+        let begins = format!("{path} lies in the worktree and in no commit (");
+        assert!(said.starts_with(&begins), "{said}");
+    }
+    // No merge takes them over, so they do not speak against one.
+    assert!(!diff.flags.iter().any(|flag| flag.contains(".envrc")));
+}
+
+#[test]
 fn a_forged_harvest_file_is_refused_and_nothing_of_it_stays() {
     let attack = Attack::new();
     attack.run.agent("echo x >x; git add x; git commit -qm x");

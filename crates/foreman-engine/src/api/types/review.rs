@@ -22,6 +22,10 @@ pub struct DiffView {
     pub truncated: bool,
     /// What a reviewer must see first: planted hooks, editor and tool settings, nested repositories.
     pub flags: Vec<String>,
+    /// What lies in the worktree and in no commit, and is loaded by itself by an editor, a shell or a tool
+    /// that opens it. No merge takes it over. Untrusted text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uncommitted: Vec<String>,
     /// Why a merge would be refused now; absent when it would go through.
     pub refusal: Option<String>,
     /// What happened on the way here that a reviewer weighs. Absent where only what came since a
