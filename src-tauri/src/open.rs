@@ -93,9 +93,10 @@ async fn warning(
             if flags.is_empty() {
                 return None;
             }
-            let words = "There are files that an editor, a shell or a tool may load by itself, outside of \
+            let words =
+                "There are files that an editor, a shell or a tool may load by itself, outside of \
                          the cage. Look at them first."
-                .to_owned();
+                    .to_owned();
             Some((flags, words))
         }
         Err(failure) => {

@@ -6,6 +6,9 @@ use anyhow::{Context, Result, ensure};
 use foreman_domain::EventKind;
 use foreman_testkit::{LiveRun, PATIENCE, Product, Stage, eventually, repos};
 use nix::sys::signal::Signal;
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -70,14 +73,14 @@ pub fn idle(stage: &Stage, size: Size) -> Result<Vec<Row>> {
     eventually("the machine comes to rest", PATIENCE * 2, || {
         let before = spent(uid);
         std::thread::sleep(Duration::from_secs(1));
-        spent(uid).saturating_sub(before) <= AT_REST
+        since(&before, &spent(uid)) <= AT_REST
     })?;
     let engine = engine_of(uid)?;
-    let engine = || time_of(&engine).context("the engine is gone");
+    let engine = || time_of(engine).context("the engine is gone");
     let (before, of_engine, begun) = (spent(uid), engine()?, Instant::now());
     std::thread::sleep(size.idle_for);
     let percent = |spent: Duration| spent.as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
-    let share = percent(spent(uid).saturating_sub(before));
+    let share = percent(since(&before, &spent(uid)));
     let of_engine = percent(engine()?.saturating_sub(of_engine));
     let processes = of_user(uid).count();
     stop_all(&product)?;
@@ -159,47 +162,43 @@ fn stop_all(product: &Product<'_>) -> Result<()> {
     Ok(())
 }
 
-fn of_user(uid: u32) -> impl Iterator<Item = std::path::PathBuf> {
+fn of_user(uid: u32) -> impl Iterator<Item = i32> {
     use std::os::unix::fs::MetadataExt;
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes
-        .filter(move |entry| {
-            let is_process = entry
-                .file_name()
-                .to_string_lossy()
-                .bytes()
-                .all(|byte| byte.is_ascii_digit());
-            is_process && entry.metadata().is_ok_and(|meta| meta.uid() == uid)
-        })
-        .map(|entry| entry.path())
+    processes.filter_map(move |entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        entry
+            .metadata()
+            .is_ok_and(|meta| meta.uid() == uid)
+            .then_some(pid)
+    })
 }
 
 /// The service of a user, as the host numbers it.
-fn engine_of(uid: u32) -> Result<std::path::PathBuf> {
-    let is_service = |process: &std::path::PathBuf| {
-        std::fs::read(process.join("cmdline"))
+fn engine_of(uid: u32) -> Result<i32> {
+    let is_service = |pid: &i32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
             .is_ok_and(|line| line.split(|byte| *byte == 0).nth(1) == Some(b"serve"))
     };
     of_user(uid).find(is_service).context("no service runs")
 }
 
-/// Processor time that all processes of a user have used so far.
-fn spent(uid: u32) -> Duration {
-    of_user(uid).filter_map(|process| time_of(&process)).sum()
+/// Processor time that each process of a user has used so far.
+fn spent(uid: u32) -> HashMap<i32, Duration> {
+    let time = |pid| Some((pid, time_of(pid).ok()?));
+    of_user(uid).filter_map(time).collect()
+}
+
+/// What was used since `before` by everything that is still there.
+fn since(before: &HashMap<i32, Duration>, now: &HashMap<i32, Duration>) -> Duration {
+    now.iter()
+        .map(|(pid, time)| time.saturating_sub(before.get(pid).copied().unwrap_or_default()))
+        .sum()
 }
 
 /// Processor time of a process, to the nanosecond: what wakes up for less than a tick of the clock is
-/// often not in the figures of `stat` at all.
-fn time_of(process: &Path) -> Option<Duration> {
-    let tasks = std::fs::read_dir(process.join("task")).ok()?;
-    let times = tasks.flatten().filter_map(|task| {
-        let figures = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        figures
-            .split(' ')
-            .next()?
-            .parse()
-            .ok()
-            .map(Duration::from_nanos)
-    });
-    Some(times.sum())
+/// often not in the figures of `stat` at all. With that of its threads that have ended.
+fn time_of(pid: i32) -> Result<Duration> {
+    let clock = clock_getcpuclockid(Pid::from_raw(pid))?;
+    Ok(clock_gettime(clock)?.into())
 }

@@ -10,9 +10,9 @@ use foreman_domain::{
 };
 use foreman_policy::Policy;
 use foreman_store::{EventBudget, FIRST_CLAIM, NewRun, RETENTION_SLICE, Store};
-use foreman_testkit::{Stage, repos};
-use std::path::Path;
-use std::time::{Duration, Instant};
+use foreman_testkit::Stage;
+use foreman_tests::past::Past;
+use std::time::Instant;
 
 /// Events of one page that is taken in, as a follower of a shim does.
 const PAGE: u64 = 512;
@@ -292,17 +292,12 @@ pub fn pages(stage: &Stage, size: Size) -> Result<Vec<Row>> {
 /// From the start of a command line, which becomes the engine, to its answer.
 pub fn past_runs(stage: &Stage, size: Size) -> Result<Vec<Row>> {
     let product = stage.product()?;
-    let repo = repos::plain(product.bench(), "past-runs")?;
-    product.run_to_end(&repo, &[], &["true"])?;
-    let database = product.data().join("state/foreman.db");
-    wait_until_free(&product.data())?;
-    block_on(add_past_runs(&database, size.past_runs))?;
-    for name in ["foreman.db", "foreman.db-wal", "foreman.db-shm"] {
-        let path = database.with_file_name(name);
-        if path.exists() {
-            product.bench().own(&path)?;
+    Past::of(&product, async |past| {
+        for bits in 0..size.past_runs {
+            past.run(0xabc0_0000 + bits, &format!("run {bits}")).await?;
         }
-    }
+        Ok(())
+    })?;
     let mut times = Vec::new();
     for _ in 0..size.rounds {
         let begin = Instant::now();
@@ -324,43 +319,4 @@ pub fn past_runs(stage: &Stage, size: Size) -> Result<Vec<Row>> {
         1_000.0,
         "ms",
     )])
-}
-
-/// Waits until no engine holds the data directory.
-fn wait_until_free(data: &Path) -> Result<()> {
-    let lock = std::fs::File::open(data.join("state/engine.lock"))?;
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while lock.try_lock().is_err() {
-        ensure!(
-            Instant::now() < deadline,
-            "an engine holds the data directory"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
-}
-
-/// Copies of the newest run, each with its events.
-async fn add_past_runs(database: &Path, count: u64) -> Result<()> {
-    let store = Store::open(database).await?;
-    let pattern = store.runs(1).await?.pop().context("no run")?;
-    let events = store
-        .events(&pattern.id, EventSeq(0), 512, &[])
-        .await?
-        .events;
-    let epoch = store.take_epoch().await?;
-    for bits in 0..count {
-        let run = new_run(&store, epoch, 0xabc0_0000 + bits, &pattern.details).await?;
-        let own: Vec<_> = events
-            .iter()
-            .map(|event| Event {
-                run: run.clone(),
-                ..event.clone()
-            })
-            .collect();
-        store.ingest(fence(epoch), &run, &own).await?;
-    }
-    store.release(epoch).await?;
-    store.close().await;
-    Ok(())
 }

@@ -114,7 +114,10 @@ fn a_list_of_runs_says_how_many_it_leaves_out(stage: &Stage) -> Result<()> {
     let waits = product.run_to_end(&repo, &[], &["sh", "-c", agent])?.id()?;
     product.run_to_end(&repo, &[], &["true"])?;
     let page = product.ask(&["runs", "--open", "--limit", "1"])?;
-    let open = page["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let open = page["runs"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     ensure!(open.len() == 1 && open[0]["id"] == waits.as_str(), "{page}");
     expect_exit(
         &product.call(["runs", "--open", "--before", &ids[0], "--json"])?,

@@ -23,7 +23,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest wait for something on the screen: the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(45);
@@ -264,10 +264,12 @@ impl<'a> Desk<'a> {
         })
         .with_context(|| self.log())?;
         let arguments: Vec<String> = arguments.iter().map(|one| (*one).to_owned()).collect();
+        let started = Instant::now();
         let session = Session::start(&socket, &self.stage.bench.program("sdf"), &arguments)
             .with_context(|| self.log())?;
         let app = App {
             desk: self,
+            started,
             session,
             driver,
             _relay: relay,
@@ -355,6 +357,8 @@ fn screen(mut command: Command, log: &Path) -> Result<(Process, String)> {
 #[derive(Debug)]
 pub struct App<'a> {
     pub desk: &'a Desk<'a>,
+    /// When its program was started.
+    pub started: Instant,
     pub session: Session,
     driver: Process,
     _relay: Process,
@@ -363,6 +367,21 @@ pub struct App<'a> {
 /// Selector of what has this test id.
 pub fn id(name: &str) -> String {
     format!("[data-testid=\"{name}\"]")
+}
+
+/// An element as an argument of a script.
+fn handle(element: &str) -> Value {
+    serde_json::json!({ "element-6066-11e4-a52e-4f735466cecf": element })
+}
+
+/// Selector of the field with this label.
+pub fn field(label: &str) -> String {
+    format!("//*[@id = //label[starts-with(normalize-space(), \"{label}\")]/@for]")
+}
+
+/// Selector of a button of the dialog that is open.
+pub fn dialog_button(word: &str) -> String {
+    format!("//*[@role='dialog' or @role='alertdialog']//button[normalize-space()=\"{word}\"]")
 }
 
 /// Selector of a button or link with exactly this text, or name.
@@ -435,35 +454,56 @@ impl App<'_> {
         })
     }
 
-    /// Waits until an element can be clicked, and clicks it once.
+    /// Waits until an element can be clicked, and clicks it until the page says that it got the click: what is
+    /// drawn anew or moves in between gets none, and is looked for again. An app that ends by the click got it.
     ///
     /// # Errors
     /// It never could be.
     pub fn click(&self, selector: &str) -> Result<()> {
+        let ready = "const e = arguments[0]; window.__CLICKED__ = false; \
+            if (e.disabled || e.getAttribute('aria-disabled') === 'true' || e.dataset.armed === 'false') return false; \
+            e.addEventListener('click', () => { window.__CLICKED__ = true; }, { capture: true, once: true }); return true";
         self.within(&format!("{selector} is clicked"), || {
-            let ready = "const e = arguments[0]; return !e.disabled \
-                && e.getAttribute('aria-disabled') !== 'true' && e.dataset.armed !== 'false'";
             let Ok(element) = self.session.find(selector) else {
                 return Ok(None);
             };
-            let handle = serde_json::json!({ "element-6066-11e4-a52e-4f735466cecf": element });
-            if self.session.script(ready, &[handle]).ok() != Some(Value::Bool(true)) {
+            if self.session.script(ready, &[handle(&element)]).ok() != Some(Value::Bool(true)) {
                 return Ok(None);
             }
-            Ok(self.session.click(&element).ok())
+            let clicked = self.session.click(&element);
+            let got = self.session.script("return window.__CLICKED__", &[]);
+            let is_done = match got {
+                Ok(got) => got == Value::Bool(true),
+                Err(_) => clicked.is_err() && self.pid().is_err(),
+            };
+            Ok(is_done.then_some(()))
         })
     }
 
-    /// Waits for an element and types into it.
+    /// Waits for a field and types until the text is in it, and nothing else.
     ///
     /// # Errors
     /// It never took the text.
     pub fn fill(&self, selector: &str, text: &str) -> Result<()> {
+        let value = "return arguments[0].value ?? null";
         self.within(&format!("{selector} is filled in"), || {
             let Ok(element) = self.session.find(selector) else {
                 return Ok(None);
             };
-            Ok(self.session.type_into(&element, text).ok())
+            let has = self.session.script(value, &[handle(&element)]);
+            match has.ok().and_then(|has| has.as_str().map(str::to_owned)) {
+                Some(has) if has == text => return Ok(Some(())),
+                Some(has) if has.is_empty() => {}
+                Some(_) => {
+                    if self.session.clear(&element).is_err() {
+                        return Ok(None);
+                    }
+                }
+                None => return Ok(None),
+            }
+            // Whether it took the text, the next look says: a field that was drawn anew meanwhile did not.
+            drop(self.session.type_into(&element, text));
+            Ok(None)
         })
     }
 

@@ -95,7 +95,8 @@ impl Engine {
         let cursor = self.news.changes.now(self.epoch).to_string();
         let stored = match (&request.before, request.open) {
             (Some(_), true) => {
-                let said = "Open runs come as one list: ask for them without a run to begin before.";
+                let said =
+                    "Open runs come as one list: ask for them without a run to begin before.";
                 return Err(Failure::new(Code::BadInput, said));
             }
             (Some(before), false) => {
@@ -106,9 +107,7 @@ impl Engine {
             (None, false) => self.store.runs(limit).await.or_fail()?,
         };
         let older = match stored.last() {
-            Some(oldest) if !request.open => {
-                self.store.count_before(&oldest.id).await.or_fail()?
-            }
+            Some(oldest) if !request.open => self.store.count_before(&oldest.id).await.or_fail()?,
             _ => 0,
         };
         let mut runs = Vec::with_capacity(stored.len());
