@@ -177,8 +177,10 @@ fn of_user(uid: u32) -> impl Iterator<Item = i32> {
 /// The service of a user, as the host numbers it.
 fn engine_of(uid: u32) -> Result<i32> {
     let is_service = |pid: &i32| {
-        std::fs::read(format!("/proc/{pid}/cmdline"))
-            .is_ok_and(|line| line.split(|byte| *byte == 0).nth(1) == Some(b"serve"))
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0);
+        let is_ours = words.next().is_some_and(|name| name.ends_with(b"/foreman"));
+        is_ours && words.next() == Some(b"serve")
     };
     of_user(uid).find(is_service).context("no service runs")
 }
