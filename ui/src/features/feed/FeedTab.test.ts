@@ -22,14 +22,23 @@ let wrapper: VueWrapper;
 
 const run = (last_seq: number): RunView => ({ id: 'r7k2mqdx', last_seq, state: 'running', step: 'agent' }) as unknown as RunView;
 
-/** Waits long polls out: they are answered when there is news, or never within a test. */
+/** Long polls that wait for news. */
+let waiting: (() => void)[] = [];
+/** What the run says from now on: told to the window, and to whoever waits for it. */
+async function grow(end: number): Promise<void> {
+  log.end = end;
+  await wrapper.setProps({ run: run(end) });
+  for (const answer of waiting.splice(0)) answer();
+  await settle();
+}
+
 function answers(request: EventsRequest): Promise<unknown> {
   const kinds = [...request.kinds, ...(request.filter?.kinds ?? [])];
   const isAll = kinds.length === 0;
   const from = new Log(log.end, (seq) => made(seq), log.gaps, (seq) => isAll || kinds.includes(made(seq).kind));
   log.asked.push({ ...request, before: request.before ?? null, filter: request.filter ?? null });
   const value = from.answer({ ...request, before: request.before ?? null, filter: null });
-  if (value.events.length === 0 && request.wait_ms > 0) return new Promise(() => undefined);
+  if (value.events.length === 0 && request.wait_ms > 0) return new Promise((resolve) => waiting.push(() => resolve(answers(request))));
   return Promise.resolve({ ok: true, value });
 }
 let made: (seq: number) => Event = line;
@@ -42,6 +51,7 @@ async function settle(): Promise<void> {
 }
 async function open(end: number, make: (seq: number) => Event = line): Promise<void> {
   made = make;
+  waiting = [];
   log = new Log(end, make);
   wrapper = mount(FeedTab, { props: { run: run(end) }, attachTo: document.body });
   await settle();
@@ -120,9 +130,7 @@ describe('the feed of a million events', () => {
 describe('a live run', () => {
   it('follows the end while it is seen', async () => {
     await open(1_000);
-    log.end = 5_000;
-    await wrapper.setProps({ run: run(5_000) });
-    await settle();
+    await grow(5_000);
     expect(shown().at(-1)).toBe('5000');
     expect(wrapper.find('[data-testid="feed-pill"]').exists()).toBe(false);
   });
@@ -133,9 +141,7 @@ describe('a live run', () => {
     await settle();
     expect(shown()[0]).toBe('201');
     const asked = log.asked.length;
-    log.end = 4_000;
-    await wrapper.setProps({ run: run(4_000) });
-    await settle();
+    await grow(4_000);
     expect(shown()[0]).toBe('201');
     expect(wrapper.get('[data-testid="feed-pill"]').text()).toBe('3,000 new');
     expect(log.asked.length - asked).toBeLessThanOrEqual(1);

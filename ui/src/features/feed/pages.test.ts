@@ -33,9 +33,9 @@ describe('DenseRows', () => {
   it('asks for a page once, however often it is looked at', async () => {
     const log = new Log(10_000);
     const { rows, settle } = feed(log);
-    for (let time = 0; time < 20; time += 1) rows.want(0, 40);
+    for (let time = 0; time < 20; time += 1) rows.want(0, 25);
     await settle();
-    for (let time = 0; time < 20; time += 1) rows.want(0, 40);
+    for (let time = 0; time < 20; time += 1) rows.want(0, 25);
     await settle();
     expect(log.asked.map((ask) => ask.after)).toEqual([0]);
   });
@@ -113,7 +113,7 @@ describe('DenseRows', () => {
     await settle();
     log.end = 700;
     log.gaps = [[1, 650]];
-    rows.grow(700);
+    rows.grow(700, true);
     await rows.tail(0);
     rows.want(0, 40);
     await settle();
@@ -127,7 +127,7 @@ describe('DenseRows', () => {
     await rows.tail(0);
     for (let burst = 1; burst <= 60; burst += 1) {
       log.end = 1_000 + burst * 20_000;
-      rows.grow(log.end);
+      rows.grow(log.end, true);
       while ((await rows.tail(0)) === 'more');
       expect(texts(rows, rows.count - 45, rows.count)).not.toContain(undefined);
     }
@@ -135,12 +135,28 @@ describe('DenseRows', () => {
     expect(rows.kept).toBeLessThanOrEqual(64);
   });
 
+  it('has no rows for what it only heard of while the end is followed', async () => {
+    const log = new Log(1_000);
+    const { rows } = feed(log);
+    await rows.tail(0);
+    log.end = 9_000;
+    rows.grow(9_000, true);
+    expect([rows.count, rows.newest]).toEqual([1_000, 9_000]);
+    await rows.tail(0);
+    expect(rows.count).toBe(9_000);
+    expect(texts(rows, 8_955, 9_000)).not.toContain(undefined);
+    log.end = 9_500;
+    rows.grow(9_500, true);
+    rows.grow(9_500, false);
+    expect(rows.count).toBe(9_500);
+  });
+
   it('fills in what was skipped when somebody looks there', async () => {
     const log = new Log(1_000);
     const { rows, settle } = feed(log);
     await rows.tail(0);
     log.end = 2_000;
-    rows.grow(2_000);
+    rows.grow(2_000, true);
     await rows.tail(0);
     rows.want(1_690, 1_745);
     await settle();
@@ -179,14 +195,14 @@ describe('DenseRows', () => {
       () => undefined,
     );
     expect(await rows.tail(0)).toBe('ended');
-    rows.grow(120);
+    rows.grow(120, true);
     expect(await rows.tail(0)).toBe('ended');
   });
 
   it('does not ask again and again for what nobody has', async () => {
     const log = new Log(100);
     const { rows, settle } = feed(log);
-    rows.grow(600);
+    rows.grow(600, false);
     for (let time = 0; time < 10; time += 1) {
       rows.want(590, 600);
       await settle();

@@ -14,11 +14,14 @@ const MOST_FLIGHTS = 2;
 const HEAVY = 1_000_000;
 const LEAST = 64;
 /** Rows that are asked for beyond those that are looked at, in the direction of the last move. */
-const AHEAD = 256;
+const AHEAD = 96;
 /** Rows around those that are looked at that are filled in where part of their page is here. */
 const AROUND = 64;
-/** Following, what lies further back than this from the end is left out until somebody looks there. */
-const WINDOW = 256;
+/**
+ * Following, what lies further back than this from the end is left out until somebody looks there, and no more than
+ * this is asked for at one time: a little more than the highest window shows. An answer is read between two frames.
+ */
+const WINDOW = 128;
 
 /**
  * All events of a run, by number, in pages that come and go. Nothing here grows with the run's history:
@@ -40,20 +43,25 @@ export class DenseRows implements RowSource {
   private lastFirst = 0;
   /** Everything up to here was asked for by `tail`, or skipped by it. */
   private followed = 0;
+  /** The newest event that has a row. */
+  private end: number;
 
   constructor(
     private readonly fetch: Fetch,
-    private end: number,
+    /** The newest event that was told of. */
+    private told: number,
     private readonly changed: () => void,
     private readonly mostPages = MOST_PAGES,
-  ) {}
+  ) {
+    this.end = told;
+  }
 
   get count(): number {
     return this.axis.count(this.end);
   }
 
   get newest(): number {
-    return this.end;
+    return this.told;
   }
 
   at(index: number): FeedRow | null {
@@ -71,9 +79,10 @@ export class DenseRows implements RowSource {
     return Math.min(Math.max(0, this.axis.rowOf(seq)), Math.max(0, this.count - 1));
   }
 
-  grow(end: number): void {
-    if (end <= this.end) return;
-    this.end = end;
+  grow(end: number, isFollowed: boolean): void {
+    this.told = Math.max(this.told, end);
+    if (isFollowed || this.told === this.end) return;
+    this.end = this.told;
     this.changed();
   }
 
@@ -93,8 +102,8 @@ export class DenseRows implements RowSource {
   }
 
   async tail(waitMs: number): Promise<Tail> {
-    const after = Math.max(this.followed, this.end - WINDOW, 0);
-    const limit = this.most();
+    const after = Math.max(this.followed, this.told - WINDOW, 0);
+    const limit = Math.min(WINDOW, this.most());
     const answer = await this.fetch({ after, before: null, limit, wait_ms: waitMs, filter: null });
     if (!answer.ok) {
       this.fail(answer.failure);
@@ -104,8 +113,8 @@ export class DenseRows implements RowSource {
     this.followed = Math.max(this.followed, after, answer.value.cursor);
     if (answer.value.events.length > 0) this.changed();
     const { events, ended } = answer.value;
-    if (ended && (events.length === 0 || this.followed >= this.end)) return 'ended';
-    return events.length >= limit || this.followed < this.end ? 'more' : 'caught_up';
+    if (ended && (events.length === 0 || this.followed >= this.told)) return 'ended';
+    return this.followed < this.told ? 'more' : 'caught_up';
   }
 
   retry(): void {
@@ -187,10 +196,11 @@ export class DenseRows implements RowSource {
     const gaps: Gap[] = [];
     for (const event of events) {
       const last = lastSeqOf(event);
-      if (last > this.end) this.end = last;
+      this.end = Math.max(this.end, last);
       if (event.kind === 'gap') gaps.push({ from: event.seq, to: last, row: rowOf(event) });
       else this.page(pageOf(event.seq))[slotOf(event.seq)] = rowOf(event);
     }
+    this.told = Math.max(this.told, this.end);
     if (gaps.length > 0 && this.axis.add(gaps)) this.forget(gaps);
     this.evict();
   }

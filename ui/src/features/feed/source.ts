@@ -40,8 +40,11 @@ export interface RowSource {
   indexOf(seq: number): number;
   /** The rows that are looked at, from a first one to before an end. */
   want(first: number, end: number): void;
-  /** The run's newest event is this one, says whoever knows. */
-  grow(end: number): void;
+  /**
+   * The run's newest event is this one, says whoever knows. Where the end is followed, its rows come with `tail`:
+   * a row that is only known to be there would be drawn empty, asked for twice, and drawn again.
+   */
+  grow(end: number, isFollowed: boolean): void;
   /** Goes on with what comes after the newest row; waits for news. True when the run said its last. */
   tail(waitMs: number): Promise<Tail>;
   retry(): void;

@@ -2,7 +2,10 @@ import type { RowSource } from './source';
 
 /** Longest wait of one request for news. */
 const LONG_POLL_MS = 10_000;
-/** Shortest time between two requests that found little. */
+/**
+ * Shortest time from an answer to the next request. Nobody reads lines that change more often than this, and every
+ * change is a frame that a key has to wait for.
+ */
 const PAUSE_MS = 50;
 
 /** Keeps the end of a feed up to date while it is followed. */
@@ -16,11 +19,10 @@ export interface TailingParts {
   source: () => RowSource;
   /** False while nobody looks at the end. */
   isOn: () => boolean;
-  frame: () => Promise<void>;
   pause: (ms: number) => Promise<void>;
 }
 
-/** One request at a time; a new one no sooner than a frame after the last answer. */
+/** One request at a time; a new one no sooner than a pause after the last answer. */
 export function startTailing(parts: TailingParts): Tailing {
   let isStopped = false;
   let isWoken = false;
@@ -47,8 +49,7 @@ export function startTailing(parts: TailingParts): Tailing {
         continue;
       }
       const outcome = await parts.source().tail(LONG_POLL_MS);
-      if (outcome === 'more') await parts.frame();
-      else if (outcome === 'caught_up') await parts.pause(PAUSE_MS);
+      if (outcome === 'more' || outcome === 'caught_up') await parts.pause(PAUSE_MS);
       else await sleep();
     }
   }

@@ -16,9 +16,10 @@ import { startTailing } from './tailing';
 export interface ListHandle {
   show(seq: number): void;
   firstSeen(): number;
+  /** Rows came or went. */
+  refresh(): void;
 }
 
-const frame = (): Promise<void> => new Promise((resolve) => requestAnimationFrame(() => resolve()));
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 function fetchOf(run: string): Fetch {
@@ -43,6 +44,7 @@ export function useFeed(run: () => RunView, list: () => ListHandle | null) {
 
   function tell(event: FollowEvent): void {
     standing.value = follow(standing.value, event);
+    source.value.grow(standing.value.end, isFollowing.value);
     tailing.wake();
   }
 
@@ -54,6 +56,7 @@ export function useFeed(run: () => RunView, list: () => ListHandle | null) {
       isDue = false;
       revision.value += 1;
       standing.value = follow(standing.value, { type: 'grew', end: source.value.newest });
+      list()?.refresh();
     });
   }
 
@@ -67,7 +70,6 @@ export function useFeed(run: () => RunView, list: () => ListHandle | null) {
   const tailing = startTailing({
     source: () => source.value,
     isOn: () => isFollowing.value && !document.hidden && source.value.failure === null,
-    frame,
     pause,
   });
 
@@ -106,10 +108,7 @@ export function useFeed(run: () => RunView, list: () => ListHandle | null) {
 
   watch(
     () => run().last_seq,
-    (end) => {
-      source.value.grow(end);
-      tell({ type: 'grew', end });
-    },
+    (end) => tell({ type: 'grew', end }),
   );
   const live = useLive();
   /** An engine that went away and came back answers again without being asked to by hand. */

@@ -1,34 +1,19 @@
-import { getCurrentInstance, onBeforeUnmount, onMounted, shallowRef, watch } from 'vue';
+import { onBeforeUnmount, onMounted, watch } from 'vue';
 import type { Ref } from 'vue';
 import { formatEvent } from './format';
 import type { RowView } from './format';
+import type { Frame, SeenRow } from './paint';
 import { Position } from './position';
 import type { FeedRow } from './row';
-import { ROW_HEIGHT, centre, fromTrack, isScaled, lastTop, mounted, pageOf, reveal, toTrack, trackHeight } from './scale';
+import { ROW_HEIGHT, centre, fromTrack, isScaled, lastTop, pageOf, reveal, toTrack, trackHeight } from './scale';
 import type { RowSource } from './source';
-
-/** A mounted row. `key` names the element that shows it, which is reused as rows move through. */
-export interface MountedRow {
-  key: number;
-  index: number;
-  seq: number;
-  view: RowView | null;
-}
-
-export interface Frame {
-  rows: readonly MountedRow[];
-  count: number;
-  track: number;
-  height: number;
-  offset: number;
-}
 
 interface Options {
   root: Readonly<Ref<HTMLElement | null>>;
   source: () => RowSource;
-  /** Moves whenever rows came or went. */
-  revision: () => number;
   isFollowing: () => boolean;
+  /** Shows a frame. */
+  paint: (frame: Frame) => void;
   /** The operator scrolled; whether they are at the end now. */
   scrolled: (atEnd: boolean) => void;
 }
@@ -38,8 +23,7 @@ const HELD_MS = 150;
 
 /** The list's scrolling and rendering. Rows are drawn within the scroll event: nothing blank is ever seen. */
 export function useScaledList(options: Options) {
-  const component = getCurrentInstance();
-  const frame = shallowRef<Frame>({ rows: [], count: 0, track: 0, height: 0, offset: 0 });
+  let frame: Frame = { rows: [], count: 0, track: 0, height: 0, offset: 0 };
   const position = new Position(options.source());
   let echo = 0;
   let scrolledAt = -HELD_MS;
@@ -49,19 +33,13 @@ export function useScaledList(options: Options) {
     const box = position.box;
     const { first, end, offset } = position.span();
     options.source().want(first, end);
-    const slots = Math.max(1, mounted(box));
-    const rows: MountedRow[] = [];
+    const rows: SeenRow[] = [];
     for (let index = first; index < end; index += 1) {
       const row = options.source().at(index);
-      rows.push({
-        key: index % slots,
-        index,
-        seq: row?.seq ?? options.source().seqAt(index),
-        view: row === null ? null : viewOf(row),
-      });
+      rows.push({ index, seq: row?.seq ?? options.source().seqAt(index), view: row === null ? null : viewOf(row) });
     }
-    frame.value = { rows, count: box.rows, track: trackHeight(box), height: box.height, offset };
-    component?.update();
+    frame = { rows, count: box.rows, track: trackHeight(box), height: box.height, offset };
+    options.paint(frame);
   }
 
   /** Moves the scroll bar to where the list stands. Reads nothing back: that would make the page be laid out twice. */
@@ -76,7 +54,7 @@ export function useScaledList(options: Options) {
 
   /** The scroll bar first, while nothing waits to be laid out; unless its track has to grow for that. */
   function show(): void {
-    const isSameTrack = frame.value.track === trackHeight(position.box) && frame.value.height === position.height;
+    const isSameTrack = frame.track === trackHeight(position.box) && frame.height === position.height;
     if (isSameTrack) tell();
     draw();
     if (!isSameTrack) tell();
@@ -101,7 +79,7 @@ export function useScaledList(options: Options) {
     if (Math.abs(at - echo) < 1) return;
     echo = at;
     scrolledAt = performance.now();
-    const isLast = at >= frame.value.track - frame.value.height - 1;
+    const isLast = at >= frame.track - frame.height - 1;
     position.moveTo(isLast ? lastTop(position.box) : fromTrack(at, position.box));
     draw();
     options.scrolled(position.isAtEnd);
@@ -131,10 +109,13 @@ export function useScaledList(options: Options) {
     observer.observe(root);
   });
   onBeforeUnmount(() => observer?.disconnect());
-  watch([options.source, options.revision, options.isFollowing], refresh);
+  watch([options.source, options.isFollowing], refresh);
 
   return {
-    frame,
+    draw,
+    /** Rows came or went. */
+    refresh,
+    count: () => position.box.rows,
     onScroll,
     onWheel,
     /** The rows that are seen, from the first to the last. */
