@@ -12,7 +12,6 @@ export default defineConfig({
     target: 'safari16',
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
-    chunkSizeWarningLimit: 1000,
   },
   test: {
     environment: 'happy-dom',

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { grammarOf, linesOf } from './grammars';
 import { parsePatch } from './patch';
 import { colour, isSmall, languageOf, pieces } from './syntax';
 
@@ -17,6 +18,29 @@ describe('colour', () => {
     const line = hunks[0]?.lines[0];
     expect(line && (await colour(hunks, 'a.js', () => false)).get(line)).toBeUndefined();
     expect(line && (await colour(hunks, 'a', () => false)).get(line)).toBeUndefined();
+  });
+});
+
+describe('grammars', () => {
+  it('are there for what is usual, and leave the text as it is', async () => {
+    const text = '<script>\nlet a = `b`; // c\n</script>\n# d\n';
+    for (const ending of ['rs', 'ts', 'tsx', 'py', 'vue', 'md', 'toml', 'yml', 'sh', 'dockerfile', 'go', 'json', 'sql', 'c++']) {
+      const lines = (await grammarOf(ending))?.(text);
+      expect(lines?.map((line) => line.map((token) => token.text).join('')), ending).toEqual(text.split('\n'));
+    }
+    expect(await grammarOf('constructor')).toBeNull();
+  });
+
+  it('mark scripts inside of pages, and strings over several lines', async () => {
+    const html = (await grammarOf('html'))?.('<script>\nlet a = 1;\n</script>');
+    expect(html?.[1]?.[0]).toEqual({ text: 'let', kind: 'keyword' });
+    const python = (await grammarOf('py'))?.('a = """one\ntwo"""');
+    expect(python?.map((line) => line.at(-1))).toEqual([{ text: '"""one', kind: 'string' }, { text: 'two"""', kind: 'string' }]);
+  });
+
+  it('make nothing of marks that are none', () => {
+    const inner = { type: 'element', properties: { className: [1] }, children: [{ type: 'text', value: 'a\n\nb' }] };
+    expect(linesOf({ type: 'root', children: [inner] })).toEqual([[{ text: 'a', kind: null }], [], [{ text: 'b', kind: null }]]);
   });
 });
 

@@ -1,5 +1,5 @@
-// Syntax colours by the highlighter of @git-diff-view, loaded when a diff is first shown. It is given short
-// pieces only: its grammars take minutes over a line of megabytes, and what is shown comes from a run.
+// Syntax colours of a diff. The highlighter is given short pieces only: its grammars take minutes over a line of
+// megabytes, and what is shown comes from a run.
 
 import type { Hunk } from './patch';
 
@@ -15,14 +15,6 @@ export type Colours = WeakMap<object, readonly Token[]>;
 const MOST_CHARACTERS = 60_000;
 const MOST_LINES = 1500;
 const LONGEST_LINE = 400;
-
-interface Wrapped {
-  readonly node: { readonly value: string };
-  readonly wrapper?: { readonly properties?: { readonly className?: readonly string[] | undefined } | undefined } | undefined;
-}
-interface Tree {
-  readonly syntaxFileObject: Readonly<Record<number, { readonly nodeList: readonly Wrapped[] } | undefined>>;
-}
 
 /** True where lines are few and short enough for the grammars. */
 export function isSmall(lines: readonly { text: string }[]): boolean {
@@ -43,24 +35,14 @@ export function languageOf(path: string): string | null {
   return /^[a-z0-9+#]{1,12}$/.test(ending) ? ending : null;
 }
 
-/** Tokens of a line; its text in one when they do not make up the line exactly. */
-function tokens(text: string, nodes: readonly Wrapped[] | undefined): readonly Token[] | null {
-  if (!nodes) return null;
-  const list = nodes
-    .map(({ node, wrapper }): Token => ({
-      text: node.value.replace(/\n$/, ''),
-      kind: wrapper?.properties?.className?.[0]?.replace(/^hljs-/, '') ?? null,
-    }))
-    .filter((token) => token.text !== '');
-  return list.map((token) => token.text).join('') === text ? list : null;
-}
-
 /** Colours the lines of hunks, a hunk at a time; stops when `stopped` says so. */
 export async function colour(hunks: readonly Hunk[], path: string, stopped: () => boolean): Promise<Colours> {
   const colours: Colours = new WeakMap();
   const language = languageOf(path);
   if (language === null) return colours;
-  const { highlighter } = await import('@git-diff-view/vue');
+  const { grammarOf } = await import('./grammars');
+  const grammar = await grammarOf(language);
+  if (grammar === null) return colours;
   let left = MOST_LINES * 4;
   for (const hunk of hunks) {
     left -= hunk.lines.length;
@@ -68,12 +50,11 @@ export async function colour(hunks: readonly Hunk[], path: string, stopped: () =
     for (const side of ['removed', 'added'] as const) {
       const lines = hunk.lines.filter((line) => line.kind === 'context' || line.kind === side);
       if (!lines.some((line) => line.kind === side || side === 'added') || !isSmall(lines)) continue;
-      const ast = highlighter.getAST(lines.map((line) => line.text).join('\n'), `a.${language}`, language);
-      if (!ast) continue;
-      const tree = highlighter.processAST(ast) as unknown as Tree;
+      const found = grammar(lines.map((line) => line.text).join('\n'));
+      // A line whose tokens do not make it up exactly stays plain: what is shown is what was read.
       for (const [at, line] of lines.entries()) {
-        const found = tokens(line.text, tree.syntaxFileObject[at + 1]?.nodeList);
-        if (found) colours.set(line, found);
+        const tokens = found[at] ?? [];
+        if (tokens.map((token) => token.text).join('') === line.text) colours.set(line, tokens);
       }
     }
     await new Promise((resolve) => setTimeout(resolve));
