@@ -53,7 +53,8 @@ export function runWord(state: { state: string }): StateWord {
 /** Whether processes of the run may be alive. */
 export function isLive(run: { state: string; ended_at?: string | null }): boolean {
   if (!isKnown(run.state)) return (run.ended_at ?? null) === null;
-  return run.state === 'provisioning' || run.state === 'running' || run.state === 'stopping';
+  const { group } = WORDS[run.state];
+  return group === 'preparing' || group === 'running';
 }
 
 /** Group of a run: with open blocks it needs the operator, whatever it is doing. */

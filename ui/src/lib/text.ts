@@ -37,7 +37,10 @@ export function visibleLines(text: string): string {
 export function oneLine(text: string, max = 200): string {
   // Cut first: a title of megabytes costs no more than the part that is shown.
   const head = text.length > max * 4 ? text.slice(0, max * 4) : text;
-  const shown = Array.from(visibleText(head));
+  const seen = visibleText(head);
+  // Most lines are short: no character of theirs has to be counted.
+  if (seen.length <= max && head.length === text.length) return seen;
+  const shown = Array.from(seen);
   if (shown.length <= max && head.length === text.length) return shown.join('');
   return `${shown.slice(0, Math.max(0, max - 1)).join('')}…`;
 }
