@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use foreman_testkit::suite::Case;
 use foreman_testkit::{PATIENCE, SeenKind, Stage, cases_of, repos, until};
-use foreman_tests::desk::{App, Desk, id};
+use foreman_tests::desk::{App, Desk, dialog_button, field, id, named};
 
 pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
     cases_of!(
@@ -11,6 +11,7 @@ pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
         "deciding",
         [
             held_amended_reviewed_and_merged,
+            comments_go_back_as_one_message_and_a_run_goes_on_from_there,
             denied_with_words_for_the_agent,
             a_denial_is_undone_and_the_next_try_is_held_again,
             an_amendment_is_revoked_on_the_policy_screen,
@@ -30,12 +31,13 @@ pub fn card_in(block: &str, phase: &str) -> String {
     format!("[data-testid=\"block-card\"][data-block=\"{block}\"][data-phase=\"{phase}\"]")
 }
 
-/// Where a run stands, as its screen says, in lower case.
+/// Goes to a run and waits until its own screen, not the one of a run that was shown before, says where it stands.
 pub fn reaches(app: &App<'_>, run: &str, state: &str) -> Result<()> {
     app.go(&format!("/run/{run}"))?;
     app.within(&format!("the run is {state}"), || {
-        let shown = app.text(&id("run-state")).unwrap_or_default();
-        Ok(shown.to_lowercase().contains(state).then_some(()))
+        let shown = app.text(&format!("[data-testid=\"run-state\"][data-run=\"{run}\"]"));
+        let shown = shown.unwrap_or_default().to_lowercase();
+        Ok(shown.contains(state).then_some(()))
     })
 }
 
@@ -63,7 +65,9 @@ fn held_amended_reviewed_and_merged(stage: &Stage) -> Result<()> {
     let reached = |seen: &foreman_testkit::Seen| {
         seen.kind == SeenKind::Closed && seen.head.contains("window.held.example")
     };
-    ensure!(stage.world.seen()?.iter().any(reached), "nothing arrived");
+    until("the request has arrived and ended", PATIENCE, || {
+        Ok(stage.world.seen()?.iter().any(reached).then_some(()))
+    })?;
 
     let run = run.id()?;
     reaches(&app, &run, "review")?;
@@ -71,8 +75,8 @@ fn held_amended_reviewed_and_merged(stage: &Stage) -> Result<()> {
     app.says(&id("changes"), "got.txt")?;
     app.see(&id("gate-summary"))?;
     app.keep_picture("changes");
-    app.click(&id("merge"))?;
-    merged(&app, &run)?;
+    merge(&app)?;
+    reaches(&app, &run, "merged")?;
     let shown = product.show(&run)?;
     ensure!(shown["state"] == "merged", "{shown}");
     let text = stage
@@ -82,22 +86,76 @@ fn held_amended_reviewed_and_merged(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// The run is merged, also when the window asks once more before it merges.
-pub fn merged(app: &App<'_>, run: &str) -> Result<()> {
-    let product = app.desk.product();
-    until("the run is merged", PATIENCE, || {
-        if let Ok(button) = app.session.find(&id("merge-confirm")) {
-            let _ = app.session.click(&button);
-        }
-        Ok((product.show(run)?["state"] == "merged").then_some(()))
-    })
-    .with_context(|| app.shown())?;
-    reaches(app, run, "merged")
+/// Merges the run whose changes are shown; the window asks once more before it does.
+pub fn merge(app: &App<'_>) -> Result<()> {
+    app.click(&id("merge"))?;
+    app.click(&id("merge-confirm"))
 }
 
-/// Selector of a button of the dialog that is open.
-pub fn dialog_button(word: &str) -> String {
-    format!("//*[@role='dialog' or @role='alertdialog']//button[normalize-space()=\"{word}\"]")
+/// Writes a comment on a line of the file that is shown.
+fn comment(app: &App<'_>, path: &str, line: u32, text: &str) -> Result<()> {
+    app.click(&format!(
+        "//button[@title='Comment on this line'][span[last()][normalize-space()='{line}']]"
+    ))?;
+    app.fill(&field(&format!("Comment on {path}:{line}")), text)?;
+    app.click(&named("Add the comment"))?;
+    app.see(&format!(
+        "//article[@aria-label='Comment on {path}:{line}'][contains(., '{text}')]"
+    ))
+    .map(|_| ())
+}
+
+fn comments_go_back_as_one_message_and_a_run_goes_on_from_there(stage: &Stage) -> Result<()> {
+    let desk = Desk::new(stage)?;
+    let app = desk.app(&[])?;
+    let product = desk.product();
+    let repo = repos::plain(&stage.bench, "desktop-comments")?;
+    // Its second attempt is told by what the first one left that there is one.
+    let agent = "if [ -e notes.txt ]; then printf '%s' \"$FOREMAN_PROMPT\" > said.txt; \
+                 else printf 'first\\nsecond\\nthird\\n' > notes.txt; fi; git add -A; git commit -qm work";
+    let run = product.run(&repo, &["--title", "Write notes"], &["sh", "-c", agent])?;
+    ensure!(run.ended()? == 0, "{}", run.story());
+    let run = run.id()?;
+    reaches(&app, &run, "review")?;
+    app.click(&id("tab-changes"))?;
+    // Sent in the order of the lines, whatever order they were written in.
+    comment(&app, "notes.txt", 3, "Say which third.")?;
+    comment(&app, "notes.txt", 2, "Spell it out.")?;
+    app.says(&id("comment-send"), "Send 2 comments")?;
+    app.click(&id("comment-send"))?;
+    app.click(&id("comment-send-confirm"))?;
+    let sent = "[aria-label=\"Sent before\"]";
+    app.says(sent, "2 comments went to")?;
+    let next = app
+        .text(&format!("{sent} a"))
+        .context("a link to the run that goes on")?;
+    ensure!(next != run, "it went to the run that was reviewed");
+
+    reaches(&app, &next, "review")?;
+    let view = product.show(&next)?;
+    let branch = view["branch"].as_str().context("a branch")?;
+    let said = stage
+        .bench
+        .shell(&repo, &format!("git show '{branch}:said.txt'"))?;
+    let places = "2 comments.\n\n1. notes.txt:2\n> second\nSpell it out.\n\n2. notes.txt:3\n> third\nSay which third.\n\n";
+    ensure!(said.contains(places), "{said}");
+    let runs = product.ask(&["runs"])?;
+    ensure!(
+        runs["runs"].as_array().is_some_and(|runs| runs.len() == 2),
+        "{runs}"
+    );
+    // It is one piece of work against the base, and both runs name each other.
+    app.click(&id("tab-changes"))?;
+    app.says(&id("changes"), "said.txt")?;
+    app.says(&id("changes"), "notes.txt")?;
+    app.click(&id("tab-details"))?;
+    app.within("it says what it started from", || {
+        let link = app.text(&format!("#panel-details a[href=\"#/run/{run}\"]"));
+        Ok(link.filter(|link| *link == run).map(|_| ()))
+    })?;
+    reaches(&app, &run, "review")?;
+    app.click(&id("tab-changes"))?;
+    app.says(sent, &next).map(|_| ())
 }
 
 fn denied_with_words_for_the_agent(stage: &Stage) -> Result<()> {
@@ -112,10 +170,11 @@ fn denied_with_words_for_the_agent(stage: &Stage) -> Result<()> {
     app.click(&on_card(&block, "deny-tell"))?;
     app.fill(&id("deny-reason"), "use the mirror instead")?;
     app.click(&id("deny-send"))?;
+    // First what is there for ten seconds only.
+    app.see(&on_card(&block, "undo"))?;
+    app.see(&on_card(&block, "decision"))?;
     run.said("curl said 7")?;
     run.said("use the mirror instead")?;
-    app.says(&on_card(&block, "decision"), "")?;
-    app.see(&on_card(&block, "undo"))?;
     run.ended()?;
     ensure!(
         !stage
@@ -139,9 +198,10 @@ fn a_denial_is_undone_and_the_next_try_is_held_again(stage: &Stage) -> Result<()
     let block = run.block("tcp undo.window.example:80")?;
     app.go("/inbox")?;
     app.click(&on_card(&block, "deny"))?;
-    run.said("first 7")?;
+    // Within the ten seconds in which it can be undone.
     app.click(&on_card(&block, "undo"))?;
     app.see(&card_in(&block, "undone"))?;
+    run.said("first 7")?;
     let run_id = run.id()?;
     let view = product.show(&run_id)?;
     let worktree = std::path::PathBuf::from(view["worktree"].as_str().unwrap_or_default());
@@ -171,30 +231,19 @@ fn an_amendment_is_revoked_on_the_policy_screen(stage: &Stage) -> Result<()> {
     app.go("/policy")?;
     app.says(&id("policy-row"), "revoke.window.example")?;
     app.click(&id("revoke"))?;
-    confirmed(&app, "Revoke", || {
-        Ok(run.events().iter().any(|event| {
+    app.click(&dialog_button("Revoke"))?;
+    app.within("the connection is cut", || {
+        let cut = run.events().iter().any(|event| {
             matches!(
                 &event.kind,
                 foreman_domain::EventKind::ConnectionClosed { cut: true, .. }
             )
-        }))
+        });
+        Ok(cut.then_some(()))
     })?;
     run.said("connection ended")?;
     run.ended()?;
     Ok(())
-}
-
-/// Waits for a level, and confirms in the dialog that may ask first.
-fn confirmed(app: &App<'_>, word: &str, mut level: impl FnMut() -> Result<bool>) -> Result<()> {
-    app.within(&format!("{word} is done"), || {
-        if level()? {
-            return Ok(Some(()));
-        }
-        if let Ok(button) = app.session.find(&dialog_button(word)) {
-            let _ = app.session.click(&button);
-        }
-        Ok(None)
-    })
 }
 
 fn a_run_is_stopped_from_its_card(stage: &Stage) -> Result<()> {
@@ -208,8 +257,9 @@ fn a_run_is_stopped_from_its_card(stage: &Stage) -> Result<()> {
     let id = run.id()?;
     app.go("/inbox")?;
     app.click(&on_card(&block, "stop-run"))?;
-    confirmed(&app, "Stop run", || {
-        Ok(product.show(&id)?["state"] == "cancelled")
+    app.click(&dialog_button("Stop run"))?;
+    app.within("the run is stopped", || {
+        Ok((product.show(&id)?["state"] == "cancelled").then_some(()))
     })?;
     reaches(&app, &id, "cancelled")
 }
@@ -257,7 +307,7 @@ fn t23_of_window_and_command_line_one_decides(stage: &Stage) -> Result<()> {
         app.see(&card_in(&block, "decided"))?;
     }
     // A second press decides nothing more: there is nothing to press.
-    ensure!(app.session.find(&on_card(&block, "amend")).is_err());
+    app.gone(&on_card(&block, "amend"))?;
 
     // Decided on the command line while the window looks at it: it says by whom, and where.
     let agent = "curl -sS -m 100 http://late.window.example/ && echo resumed";

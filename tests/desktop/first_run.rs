@@ -1,10 +1,10 @@
 //! A new user's way: first run, the demo, and an order of their own.
 
-use crate::deciding::reaches;
+use crate::deciding::{merge, reaches};
 use anyhow::{Context, Result, ensure};
 use foreman_testkit::suite::Case;
 use foreman_testkit::{PATIENCE, Stage, cases_of, repos, until};
-use foreman_tests::desk::{Desk, Has, id, named};
+use foreman_tests::desk::{Desk, Has, field, id, named};
 
 pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
     cases_of!(
@@ -44,14 +44,8 @@ fn the_demo_is_played_by_clicks(stage: &Stage) -> Result<()> {
     reaches(&app, &run, "review")?;
     app.click(&id("tab-changes"))?;
     app.see(&id("diff-file"))?;
-    app.click(&id("merge"))?;
-    app.within("the demo's run is merged", || {
-        if let Ok(button) = app.session.find(&id("merge-confirm")) {
-            let _ = app.session.click(&button);
-        }
-        let shown = app.text(&id("run-state")).unwrap_or_default();
-        Ok(shown.to_lowercase().contains("merged").then_some(()))
-    })?;
+    merge(&app)?;
+    reaches(&app, &run, "merged")?;
     app.click(&named("Leave the demo"))?;
     app.gone(&id("demo-banner"))?;
     // Nothing of it is among the operator's own runs.
@@ -105,9 +99,4 @@ fn an_order_is_written_in_the_window_and_run(stage: &Stage) -> Result<()> {
     .with_context(|| app.shown())?;
     ensure!(run["title"] == "From a link", "{run}");
     reaches(&app, run["id"].as_str().unwrap_or_default(), "review")
-}
-
-/// Selector of the field with this label.
-fn field(label: &str) -> String {
-    format!("//*[@id = //label[starts-with(normalize-space(), \"{label}\")]/@for]")
 }

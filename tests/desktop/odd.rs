@@ -3,7 +3,7 @@
 use crate::deciding::reaches;
 use anyhow::{Result, ensure};
 use foreman_testkit::suite::Case;
-use foreman_testkit::{Stage, cases_of, repos};
+use foreman_testkit::{PATIENCE, Stage, cases_of, repos, until};
 use foreman_tests::desk::{Desk, id};
 use std::time::{Duration, Instant};
 
@@ -118,6 +118,10 @@ time.sleep(600)";
     let run = product.run(&repo, &[], &["python3", "-c", agent])?;
     run.said("all asked")?;
     let id = run.id()?;
+    // However long the engine takes to hold them all: that is not what is looked at here.
+    until("all are held", PATIENCE * 4, || {
+        Ok((product.blocks(&id)?.len() == 500).then_some(()))
+    })?;
     app.go("/inbox")?;
     app.says("[data-testid=\"inbox\"]", "500 blocks")?;
     let mounted = app.session.script(

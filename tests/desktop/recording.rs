@@ -20,6 +20,9 @@ const ASK: &str = "const done = arguments[arguments.length - 1]; \
         (ok) => ({ ok: ok ?? null }), (err) => ({ err })); \
     Promise.all(arguments[0].map(ask)).then(done)";
 
+/// What may change with anything that is done.
+const LISTS: [&str; 3] = ["run_list", "block_list", "amendment_list"];
+
 /// Questions asked at the same time.
 const BATCH: usize = 16;
 
@@ -45,6 +48,25 @@ impl Recorder<'_> {
         Ok(all)
     }
 
+    /// Answers to all of these; asked for are those that are not known.
+    fn answers_but(
+        &self,
+        questions: &[Question],
+        known: impl Fn(&Question) -> Option<Value>,
+    ) -> Result<Vec<Value>> {
+        let known: Vec<_> = questions.iter().map(known).collect();
+        let open = questions.iter().zip(&known);
+        let open: Vec<Question> = open
+            .filter(|(_, known)| known.is_none())
+            .map(|(question, _)| question.clone())
+            .collect();
+        let mut asked = self.answers(&open)?.into_iter();
+        let all = known
+            .into_iter()
+            .map(|known| known.or_else(|| asked.next()));
+        all.collect::<Option<_>>().context("an answer to each")
+    }
+
     fn ask(&self, command: &'static str, request: Value) -> Result<Value> {
         let given = json!({ "request": request });
         let answer = self.answers(&[(command, given.clone())])?.remove(0);
@@ -62,7 +84,11 @@ impl Recorder<'_> {
         let answer = self.ask(command, request.clone())?;
         self.settled(command, settle)?;
         let name = format!("after {command}");
-        self.scene(&name)?;
+        // A decision can be undone for ten seconds: so long the next step may take to be asked.
+        let about = request["block"]
+            .as_str()
+            .and_then(|block| block.rsplit_once('-'));
+        self.scene(&name, about.map(|(run, _)| run))?;
         self.steps.push(json!({
             "command": command,
             "request": request,
@@ -97,8 +123,22 @@ impl Recorder<'_> {
         }
     }
 
-    /// Writes down everything that there is to read now.
-    fn scene(&mut self, name: &str) -> Result<()> {
+    /// Writes down everything that there is to read now. After something that is about one run only what is of
+    /// that run, and the lists, are asked for; the rest is as it was.
+    fn scene(&mut self, name: &str, about: Option<&str>) -> Result<()> {
+        let before = about.and(self.scenes.last().cloned());
+        let kept = |(command, given): &Question| -> Option<Value> {
+            let request = &given["request"];
+            let names = |key: &str| request[key].as_str().unwrap_or_default().to_owned();
+            let is_about =
+                about.is_some_and(|run| names("run") == run || names("block").starts_with(run));
+            if is_about || LISTS.contains(command) {
+                return None;
+            }
+            let answers = before.as_ref()?["answers"].as_array()?;
+            let same = |one: &&Value| one["command"] == *command && one["given"] == *given;
+            Some(answers.iter().find(same)?["answer"].clone())
+        };
         let runs = self.ask("run_list", json!({ "limit": 200 }))?;
         let orders = self.ask("order_list", json!({ "all": true }))?;
         let blocks = self.ask("block_list", json!({ "run": null, "all": true }))?;
@@ -173,7 +213,7 @@ impl Recorder<'_> {
         for command in ["app_info", "app_settings", "app_demo_state"] {
             questions.push((command, json!({})));
         }
-        let mut answers = self.answers(&questions)?;
+        let mut answers = self.answers_but(&questions, kept)?;
         let mut more: Vec<Question> = Vec::new();
         for ((command, given), answer) in questions.iter().zip(&answers) {
             if *command != "run_diff"
@@ -187,11 +227,13 @@ impl Recorder<'_> {
                 more.push(("run_diff_file", json!({ "request": request })));
             }
         }
-        answers.extend(self.answers(&more)?);
+        answers.extend(self.answers_but(&more, kept)?);
         questions.extend(more);
         let mut events = serde_json::Map::new();
         for id in &runs_known {
-            events.insert(id.clone(), self.events(id)?);
+            let old = before.as_ref().map(|scene| scene["events"][id].clone());
+            let old = old.filter(|old| !old.is_null() && about != Some(id.as_str()));
+            events.insert(id.clone(), old.map_or_else(|| self.events(id), Ok)?);
         }
         let at = self.app.session.script("return Date.now()", &[])?;
         let answers: Vec<Value> = questions
@@ -317,7 +359,7 @@ fn scenes_for_the_browser_are_recorded(stage: &Stage) -> Result<()> {
         ensure!(added.code == 0, "{added:?}");
     }
     product.card_with_holder(&held_block)?;
-    recorder.scene("at work")?;
+    recorder.scene("at work", None)?;
 
     let expect = |block: &str| -> Result<String> {
         Ok(product.card(block)?["expect"]

@@ -463,19 +463,18 @@ impl App<'_> {
         let ready = "const e = arguments[0]; window.__CLICKED__ = false; \
             if (e.disabled || e.getAttribute('aria-disabled') === 'true' || e.dataset.armed === 'false') return false; \
             e.addEventListener('click', () => { window.__CLICKED__ = true; }, { capture: true, once: true }); return true";
+        let mut is_tried = false;
         self.within(&format!("{selector} is clicked"), || {
             let Ok(element) = self.session.find(selector) else {
-                return Ok(None);
+                return Ok((is_tried && self.pid().is_err()).then_some(()));
             };
             if self.session.script(ready, &[handle(&element)]).ok() != Some(Value::Bool(true)) {
                 return Ok(None);
             }
+            is_tried = true;
             let clicked = self.session.click(&element);
             let got = self.session.script("return window.__CLICKED__", &[]);
-            let is_done = match got {
-                Ok(got) => got == Value::Bool(true),
-                Err(_) => clicked.is_err() && self.pid().is_err(),
-            };
+            let is_done = got.map_or(clicked.is_ok(), |got| got == Value::Bool(true));
             Ok(is_done.then_some(()))
         })
     }

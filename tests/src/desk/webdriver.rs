@@ -81,6 +81,12 @@ impl Session {
             .map(|_| ())
     }
 
+    /// Empties a field.
+    pub fn clear(&self, element: &str) -> Result<()> {
+        let path = format!("/element/{element}/clear");
+        self.ask("POST", &path, Some(&json!({}))).map(|_| ())
+    }
+
     /// Presses keys, one after the other, wherever the focus is.
     pub fn press(&self, keys: &[char]) -> Result<()> {
         let mut actions = Vec::new();
