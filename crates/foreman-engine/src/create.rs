@@ -186,7 +186,7 @@ impl Engine {
                 sockets: &layout.sockets,
                 watched: &watched,
             };
-            binds_of(&rules, &own)
+            binds_of(&rules, &own, At::now())
         });
         let (path_binds, warnings) = resolving.await.map_err(join)??;
         layers.warnings.extend(warnings);

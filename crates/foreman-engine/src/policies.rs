@@ -15,7 +15,7 @@ use crate::tokens;
 use foreman_domain::{At, Code, Failure, Revision, Scope};
 use foreman_git::Repository;
 use foreman_policy::{
-    Bounds, Layer, Policy, append_egress, parse_allow, parse_destination, parse_policy,
+    Bounds, Layer, Policy, append_rule, parse_allow, parse_destination, parse_policy,
 };
 use foreman_store::StoredAmendment;
 use std::path::{Path, PathBuf};
@@ -206,7 +206,7 @@ impl Engine {
         let before = self.project_file(&repo).await?;
         let was_trusted = before.as_ref().is_none_or(|file| file.trusted);
         let text = before.map(|file| file.text).unwrap_or_default();
-        let text = append_egress(NAME, &text, &rule).or_fail()?;
+        let text = append_rule(NAME, &text, &rule).or_fail()?;
         let path = repo.root().join(NAME);
         let (place, written) = (path.clone(), text.clone());
         tokio::task::spawn_blocking(move || replace(&place, &written))
@@ -252,9 +252,9 @@ fn with_project_rules(mut policy: Policy, amendments: &[StoredAmendment]) -> Pol
         .iter()
         .rev()
         .filter(|stored| stored.amendment.state == foreman_domain::AmendmentState::Active);
-    policy
-        .egress
-        .extend(active.filter_map(|stored| stored.rule.clone()));
+    for rule in active.filter_map(|stored| stored.rule.clone()) {
+        policy.push(rule);
+    }
     policy
 }
 

@@ -224,13 +224,7 @@ impl Inner {
             Phase::Probing | Phase::Ended => return Answer::Now(Verdict::Refuse),
             Phase::Open => {}
         }
-        let ruling = state.policy.judge(
-            Question {
-                subject,
-                hold: None,
-            },
-            at,
-        );
+        let ruling = state.policy.judge(Question::of(subject), at);
         let answer = match ruling {
             Ruling::Allow {
                 rule, resolves_to, ..

@@ -387,6 +387,7 @@ impl BlockTable {
             first_at: stopped.at,
             last_at: stopped.at,
             holders: Vec::new(),
+            file: None,
         };
         self.newest.insert(block.subject.clone(), index);
         self.entries.push(Entry {

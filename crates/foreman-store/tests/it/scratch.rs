@@ -109,6 +109,7 @@ pub fn block(run: &RunId, number: u32, state: BlockState) -> Block {
         state,
         why: "no rule".into(),
         address_vetted: true,
+        file: None,
         waiting: 1,
         seen: 1,
         last_hold: HoldId(1),

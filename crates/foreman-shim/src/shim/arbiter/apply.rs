@@ -125,6 +125,7 @@ impl Inner {
         let question = Question {
             subject: &waiter.subject,
             hold: Some(hold),
+            under: None,
         };
         let Ruling::Allow {
             rule, resolves_to, ..
@@ -150,6 +151,7 @@ impl Inner {
             let question = Question {
                 subject: &connection.subject,
                 hold: connection.hold,
+                under: None,
             };
             let stays = match state.policy.judge(question, at) {
                 // Which of its private addresses it is connected to is not known here.
@@ -168,7 +170,14 @@ impl Inner {
 }
 
 fn fate(policy: &Policy, subject: &Subject, hold: Option<HoldId>, at: At) -> Fate {
-    match policy.judge(Question { subject, hold }, at) {
+    match policy.judge(
+        Question {
+            subject,
+            hold,
+            under: None,
+        },
+        at,
+    ) {
         Ruling::Allow { amendment, .. } => Fate::Release { amendment },
         Ruling::Refuse { by, reason, .. } => Fate::Refuse { by, reason },
         Ruling::Ask { .. } => Fate::Wait,
