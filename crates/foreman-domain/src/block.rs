@@ -38,6 +38,38 @@ impl fmt::Display for Protocol {
     }
 }
 
+/// What a call on a file or folder wants of it.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum FileAccess {
+    /// To look into it, or to execute it.
+    Read,
+    /// To change it, or what a folder lists. Covers reading.
+    Write,
+}
+
+impl fmt::Display for FileAccess {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        })
+    }
+}
+
 /// Whom an action addresses: the name that the cage looked up, or a bare address.
 #[derive(
     Debug,

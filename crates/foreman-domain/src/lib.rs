@@ -19,8 +19,8 @@ mod text;
 mod time;
 
 pub use block::{
-    Amendment, AmendmentState, Block, BlockState, Decider, Decision, Holder, Host, Protocol, Scope,
-    Subject, Surface,
+    Amendment, AmendmentState, Block, BlockState, Decider, Decision, FileAccess, Holder, Host,
+    Protocol, Scope, Subject, Surface,
 };
 pub use event::{ConnectVerdict, Event, EventKind, LogStream, ProcessRef, WIRE_VERSION, Wall};
 pub use failure::{Code, ExitCode, Failure};
