@@ -27,6 +27,7 @@ mod devices;
 mod error;
 mod etc_view;
 mod exchange;
+pub mod files;
 pub mod gateway;
 mod handle;
 mod identity;
