@@ -2,8 +2,9 @@
 //! up around it, in an order in which none is in the way of the next.
 //!
 //! Order: session and streams, working directory, second user namespace (in which nobody can make
-//! another), limits, capabilities, Landlock, descriptors, system call filter. What fails before the
-//! end is reported over the status pipe and the process ends; it never runs unconfined.
+//! another), limits, capabilities, Landlock, descriptors, system call filter; last, where calls on files
+//! are held, the filter that makes them wait. What fails before the end is reported over the status pipe
+//! and the process ends; it never runs unconfined.
 
 use crate::files::watch::{self, Watch};
 use crate::init::Surroundings;

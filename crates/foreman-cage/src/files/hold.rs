@@ -9,7 +9,7 @@ use crate::kernel::{self, Notification};
 use foreman_domain::{FileAccess, ProcessRef};
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::stat::{Mode, umask};
+use nix::sys::stat::{Mode, SFlag, fstat, umask};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -30,7 +30,6 @@ const KEPT: i32 = libc::O_ACCMODE
     | libc::O_SYNC
     | libc::O_DIRECT
     | libc::O_LARGEFILE
-    | libc::O_DIRECTORY
     | libc::O_NOATIME
     | libc::O_TMPFILE;
 
@@ -54,7 +53,7 @@ pub(crate) async fn hold<J: FileJudge>(
         argv: argv(thread.unsigned_abs()),
     };
     for _ in 0..MOST_QUESTIONS {
-        let once = once_flags(&blocked);
+        let once = once_flags(&blocked).filter(|_| context.gives);
         let attempt = FileAttempt {
             access: blocked.access,
             call: call.name,
@@ -142,9 +141,13 @@ fn once_flags(blocked: &Blocked) -> Option<OpenFlags> {
     let Need::Open(flags) = blocked.need else {
         return None;
     };
+    let is_file = match blocked.target {
+        Target::File | Target::Absent => true,
+        Target::Folder => flags.has(libc::O_TMPFILE),
+        Target::Other => false,
+    };
     // What limits a caller sets on the way cannot be kept by another way.
-    let can = !flags.limited && blocked.target != Target::Other;
-    can.then_some(flags)
+    (is_file && !flags.limited).then_some(flags)
 }
 
 /// Opens what was shown, and gives it to the caller.
@@ -183,7 +186,7 @@ async fn open_once(
     }
 }
 
-/// Opens a path without following any link.
+/// Opens a regular file without following any link.
 fn open(path: &Path, flags: OpenFlags, mask: u32) -> io::Result<OwnedFd> {
     unshare(CloneFlags::CLONE_FS)?;
     umask(Mode::empty());
@@ -193,7 +196,13 @@ fn open(path: &Path, flags: OpenFlags, mask: u32) -> io::Result<OwnedFd> {
         .flags(OFlag::from_bits_retain(flags.flags & KEPT) | OFlag::O_CLOEXEC | OFlag::O_NOCTTY)
         .mode(Mode::from_bits_truncate(mode))
         .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    Ok(openat2(AT_FDCWD, path, how)?)
+    let opened = openat2(AT_FDCWD, path, how)?;
+    let kind = SFlag::from_bits_truncate(fstat(&opened)?.st_mode) & SFlag::S_IFMT;
+    if kind != SFlag::S_IFREG {
+        // From a folder of the host, everything of the host could be reached.
+        return Err(io::Error::from_raw_os_error(libc::EACCES));
+    }
+    Ok(opened)
 }
 
 #[cfg(test)]
@@ -243,5 +252,17 @@ mod tests {
             assert_eq!(error.raw_os_error(), Some(libc::ELOOP), "{path}");
         }
         opened(folder.join("there/new"), make, 0).unwrap();
+    }
+
+    #[test]
+    fn only_regular_files_are_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        for path in [folder.clone(), "/dev/null".into()] {
+            let error = opened(path, flags(libc::O_RDONLY, 0), 0).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EACCES));
+        }
+        let nameless = flags(libc::O_TMPFILE | libc::O_RDWR, 0o600);
+        opened(folder, nameless, 0).unwrap();
     }
 }

@@ -17,7 +17,9 @@ pub struct FileAttempt {
     pub path: PathBuf,
     /// What is there on the host.
     pub target: Target,
-    /// Whether the call opens a file, so that [`FileVerdict::Once`] can answer it.
+    /// Whether the call opens a file, so that [`FileVerdict::Once`] can answer it. Never so for a folder,
+    /// whose descriptor would lead to everything around it, nor without Landlock, which alone keeps a
+    /// descriptor from being opened anew in another way.
     pub can_once: bool,
     /// Whether the call changes what the folder above lists (a name is made, taken away or replaced), so
     /// that showing the path alone would not let it through.

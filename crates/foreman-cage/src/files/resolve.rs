@@ -92,6 +92,9 @@ fn look_at(found: &OwnedFd, need: Need) -> Step {
     if need.access() == FileAccess::Read {
         return Step::Free;
     }
+    if !is_read_only(found) {
+        return Step::Free;
+    }
     let Ok(stat) = fstat(found) else {
         return Step::Free;
     };
@@ -104,7 +107,7 @@ fn look_at(found: &OwnedFd, need: Need) -> Step {
             SFlag::S_IFREG | SFlag::S_IFDIR | SFlag::S_IFLNK
         ),
     };
-    if !is_right_kind || !is_read_only(found) {
+    if !is_right_kind {
         return Step::Free;
     }
     place_of(found).map_or(Step::Free, Step::At)

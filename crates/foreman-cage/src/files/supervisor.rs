@@ -4,12 +4,13 @@
 //! gives the rest to tasks of their own ([`super::hold`]), so that one call that waits keeps no other
 //! from going on.
 
-use super::calls::{self, Call};
+use super::calls::{self, Call, Operand};
 use super::feed::Feed;
 use super::resolve::{self, Blocked};
 use super::view::View;
 use super::{Config, FileJudge, caller, hold};
 use crate::kernel::{self, Events, Notification};
+use foreman_domain::FileAccess;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -97,6 +98,8 @@ impl Supervisor {
             judge: Arc::clone(&judge),
             cancel: cancel.clone(),
             depth,
+            reads: config.reads,
+            gives: kernel::landlock_abi().is_some(),
         });
         let taker = Taker {
             shared: Arc::clone(&shared),
@@ -148,13 +151,19 @@ pub(crate) struct Context<J> {
     pub judge: Arc<J>,
     pub cancel: CancellationToken,
     pub depth: usize,
+    /// Whether what is to be read is asked about, too.
+    reads: bool,
+    /// Whether descriptors may be given: Landlock refuses to open what they name in another way.
+    pub gives: bool,
 }
 
 impl<J> Context<J> {
     /// The first of a call's operands that is to be asked about.
     pub fn blocked(&self, waiting: &Notification, call: &Call) -> Option<Blocked> {
         let thread = waiting.thread();
-        call.operands.iter().flatten().find_map(|operand| {
+        let asked = |operand: &&Operand| self.reads || operand.need.access() == FileAccess::Write;
+        let mut operands = call.operands.iter().flatten().filter(asked);
+        operands.find_map(|operand| {
             let path = caller::absolute(thread, operand.folder, operand.path)?;
             resolve::blocked(&self.view, &path, *operand)
         })

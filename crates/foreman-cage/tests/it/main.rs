@@ -15,6 +15,7 @@
 mod attack;
 mod cases;
 mod fixture;
+mod operator;
 
 use fixture::{ORDINARY, Stage};
 use std::path::Path;
