@@ -399,6 +399,36 @@ mod tests {
     }
 
     #[test]
+    fn a_card_of_files_names_paths_folder_and_access() {
+        let mut view = view(1);
+        let path = |text: &str| foreman_domain::PathText::of(text.as_ref());
+        view.block.subject = Subject::File {
+            access: foreman_domain::FileAccess::Write,
+            path: path("/srv/data/a.txt"),
+        };
+        view.block.file = Some(foreman_domain::FileFacts {
+            folder: path("/srv/data"),
+            paths: vec![path("/srv/data/a.txt"), path("/srv/data/b.txt")],
+            different: 5,
+            target: FileTarget::Absent,
+            call: "openat".into(),
+            once: 1,
+            alone: false,
+        });
+        let text = draw(&view, &Below::Keys, 100).join("\n");
+        for wanted in [
+            "write 5 paths in /srv/data",
+            "/srv/data/a.txt (not there yet)",
+            "/srv/data/b.txt",
+            "and 3 more",
+            "write (openat)",
+            "1 action",
+        ] {
+            assert!(text.contains(wanted), "{wanted} is not in:\n{text}");
+        }
+    }
+
+    #[test]
     fn the_default_is_the_narrowest_that_lasts() {
         let view = view(1);
         assert_eq!(primary(&view).map(|c| c.scope), Some(Scope::Run));

@@ -369,10 +369,14 @@ impl Feed {
                 cut,
             } => {
                 let mut text = format!("rules in force: revision {revision}");
-                for (figure, what) in [(released, "let go"), (refused, "refused"), (cut, "cut")] {
+                for (figure, one, what) in [
+                    (released, "action", "let go"),
+                    (refused, "action", "refused"),
+                    (cut, "connection", "cut"),
+                ] {
                     if *figure > 0 {
-                        let connections = words::count(u64::from(*figure), "connection");
-                        text.push_str(&format!(", {connections} {what}"));
+                        let figure = words::count(u64::from(*figure), one);
+                        text.push_str(&format!(", {figure} {what}"));
                     }
                 }
                 self.ours(at, Tone::Dim, text);

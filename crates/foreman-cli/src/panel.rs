@@ -395,7 +395,7 @@ pub fn outcome(decided: &Decided) -> String {
         if figure > 0 {
             text.push_str(&format!(
                 "; {} {what}",
-                words::count(figure.into(), "connection")
+                words::count(figure.into(), "action")
             ));
         }
     }

@@ -522,6 +522,7 @@ mod tests {
             target: crate::FileTarget::Absent,
             call: "openat".into(),
             once: 1,
+            alone: true,
         };
         let subject = Subject::File {
             access: FileAccess::Write,

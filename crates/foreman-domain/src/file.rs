@@ -158,6 +158,9 @@ pub struct FileFacts {
     pub call: String,
     /// How many of those that wait are an open of a file, which alone can go on once.
     pub once: u32,
+    /// Whether opening the first path alone would let it go on: not when a name in its folder is made,
+    /// removed or replaced.
+    pub alone: bool,
 }
 
 #[cfg(test)]

@@ -125,6 +125,7 @@ impl Engine {
             tier,
             bounds: plan.layers.bounds.clone(),
             unattended: request.unattended,
+            hold_reads: request.hold_reads,
             checks: request.checks.clone(),
             undone: false,
             outside_scope: Vec::new(),

@@ -5,12 +5,8 @@
 use foreman_cage::Bind;
 use foreman_domain::{At, Code, Failure};
 use foreman_policy::{Access, Ground, PathRule, path_floor, write_floor};
-use std::collections::VecDeque;
-use std::os::unix::fs::FileTypeExt;
+use foreman_shim::ground::{Contents, contents};
 use std::path::{Path, PathBuf};
-
-/// Entries that are looked at below one path; what is larger is opened with a warning.
-const MOST_ENTRIES: usize = 20_000;
 
 /// Where the operator's own things are.
 #[derive(Debug, Clone)]
@@ -111,6 +107,10 @@ pub(crate) fn look(path: &Path, access: Access, own: &Own<'_>, busy: &[PathBuf])
     if let Some(why) = closed(path, writable, own) {
         return Ground::Closed(why);
     }
+    if path.components().count() <= 2 {
+        let why = "only what lies below a top-level folder can be shown in a running cage";
+        return Ground::Closed(why.to_owned());
+    }
     if let Some(busy) = busy.iter().find(|busy| busy.starts_with(path)) {
         return Ground::Closed(format!(
             "it holds {}, which this run works in",
@@ -161,72 +161,6 @@ fn refuse_contents(
     }))
 }
 
-/// What is below a path.
-struct Contents {
-    /// A socket, which would connect the cage to the host.
-    socket: Option<PathBuf>,
-    /// Not all of it was looked at.
-    large: bool,
-}
-
-/// Looks below a path, bounded, without following links; an error says why it cannot be opened. A
-/// writable folder with a git directory in it would let the agent plant what git runs on the host.
-fn contents(source: &Path, writable: bool) -> Result<Contents, String> {
-    let kind = std::fs::symlink_metadata(source)
-        .map_err(|error| format!("it cannot be looked at ({error})"))?
-        .file_type();
-    if !kind.is_dir() && !kind.is_file() {
-        return Err("it is neither a file nor a folder".to_owned());
-    }
-    if writable
-        && let Some(git) = source
-            .ancestors()
-            .map(|up| up.join(".git"))
-            .find(|git| git.exists())
-    {
-        return Err(format!(
-            "it lies in the git repository of {}",
-            git.display()
-        ));
-    }
-    let mut socket = None;
-    let mut folders = VecDeque::from([source.to_owned()]);
-    let mut seen = 0;
-    while let Some(folder) = folders.pop_front() {
-        let Ok(entries) = std::fs::read_dir(&folder) else {
-            continue;
-        };
-        for entry in entries.flatten() {
-            seen += 1;
-            if seen > MOST_ENTRIES {
-                return Ok(Contents {
-                    socket,
-                    large: true,
-                });
-            }
-            let Ok(kind) = entry.file_type() else {
-                continue;
-            };
-            if kind.is_socket() && socket.is_none() {
-                socket = Some(entry.path());
-            }
-            if writable && entry.file_name() == ".git" {
-                return Err(format!(
-                    "it holds the git repository of {}",
-                    entry.path().display()
-                ));
-            }
-            if kind.is_dir() {
-                folders.push_back(entry.path());
-            }
-        }
-    }
-    Ok(Contents {
-        socket,
-        large: false,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +179,7 @@ mod tests {
             access,
             applies: foreman_policy::Use::Always,
             expires: None,
+            sockets: false,
         }
     }
 

@@ -35,6 +35,10 @@ fn bind(block: &Block, revision: Revision, offers: &[Offer], hold: HoldId) -> St
         "block {} revision {revision} hold {hold}\n",
         block.id
     ));
+    if block.file.is_some() {
+        // What a denial would refuse grows from a path to its folder.
+        digest.update(format!("denies {}\n", block.denied()));
+    }
     for offer in offers.iter().filter(|offer| offer.scope != Scope::Once) {
         // "Once" comes and goes with what waits, and is bound by `hold` anyway. Which holds a rule counts for is in `hold`, and how many past events it would also have
         // let through changes all the time: neither makes another candidate.

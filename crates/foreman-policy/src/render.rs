@@ -134,6 +134,7 @@ mod tests {
             access: Access::Write,
             applies: Use::Always,
             expires: None,
+            sockets: false,
         };
         let append = |text: &str, rule| append_rule("policy.toml", text, &Rule::Path(rule));
         let after = append("", path("~/.cache/a b")).unwrap();

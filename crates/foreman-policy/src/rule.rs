@@ -196,12 +196,15 @@ pub struct PathRule {
     /// When it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<At>,
+    /// Whether it counts although sockets of the host lie in it: asked about on its card.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sockets: bool,
 }
 
 impl PathRule {
     /// The rule with its path from the root, where it starts with `~`.
     #[must_use]
-    pub fn from_root(mut self, home: &Path) -> Self {
+    pub fn rooted_in(mut self, home: &Path) -> Self {
         if let Ok(rest) = self.path.strip_prefix("~") {
             self.path = home.join(rest).components().collect();
         }

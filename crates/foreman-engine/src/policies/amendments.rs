@@ -5,6 +5,7 @@ use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::OrFail;
 use crate::policies::open_repository;
+use crate::policies::paths::from_root;
 use crate::project_file::NAME;
 use foreman_domain::{At, Failure, RunId, Scope};
 use foreman_policy::{Layer, Rule, parse_policy};
@@ -66,7 +67,7 @@ impl Engine {
             Ok(policy) => {
                 let egress = policy.egress.into_iter().map(Rule::Egress);
                 egress
-                    .chain(policy.paths.into_iter().map(Rule::Path))
+                    .chain(from_root(policy.paths).into_iter().map(Rule::Path))
                     .collect()
             }
             Err(_) => Vec::new(),

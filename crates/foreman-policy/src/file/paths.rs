@@ -47,6 +47,7 @@ pub(super) fn read(
         access,
         applies: Use::Always,
         expires: super::egress::expires(section)?,
+        sockets: false,
     });
     Ok(())
 }

@@ -26,7 +26,7 @@ impl Policy {
 impl PathRule {
     /// True when the rule allows the subject, its time and its "once" aside. The floor and denials are not
     /// looked at. A path that still begins with `~` covers nothing: only its reader knows whose home is
-    /// meant ([`PathRule::from_root`]).
+    /// meant ([`PathRule::rooted_in`]).
     #[must_use]
     pub fn covers(&self, subject: &Subject) -> bool {
         match subject {
@@ -96,6 +96,7 @@ mod tests {
             access,
             applies: Use::Always,
             expires: None,
+            sockets: false,
         }
     }
 

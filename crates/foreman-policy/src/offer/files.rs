@@ -30,6 +30,7 @@ pub(super) fn offers(
     offers.extend(card.once());
     if facts.different == 1
         && facts.target == FileTarget::File
+        && facts.alone
         && let Ground::Open { .. } = look(&path.to_path(), access)
     {
         offers.push(card.lasting(Scope::Run, Place::File(path)));
@@ -143,7 +144,15 @@ impl Card<'_> {
                 format!("Let every run in this project {verb} {what}"),
             ),
         };
-        let rule = Rule::Path(self.rule(path, layer));
+        let mut rule = self.rule(path, layer);
+        rule.sockets = matches!(
+            place,
+            Place::Folder(Folder {
+                socket: Some(_),
+                ..
+            })
+        );
+        let rule = Rule::Path(rule);
         let (also_opens, mut opens) = also_opens(&rule, &self.block.subject, self.past);
         let mut is_wide = false;
         match place {
@@ -190,6 +199,7 @@ impl Card<'_> {
             access: self.access,
             applies: Use::Always,
             expires: None,
+            sockets: false,
         }
     }
 }
@@ -233,6 +243,7 @@ mod tests {
                 target,
                 call: "openat".into(),
                 once: 1,
+                alone: true,
             }),
         }
     }
