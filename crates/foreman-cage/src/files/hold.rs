@@ -2,7 +2,7 @@
 
 use super::calls::{Call, Need, OpenFlags};
 use super::resolve::Blocked;
-use super::supervisor::{Context, Listener, answered, go_on};
+use super::supervisor::{Context, Listener, answered};
 use super::{FileAttempt, FileJudge, FileVerdict, Target, caller};
 use crate::gateway::argv;
 use crate::kernel::{self, Notification};
@@ -89,6 +89,12 @@ pub(crate) async fn hold<J: FileJudge>(
                     context.judge.not_shown(&root, &error);
                     return refuse(&listener, &waiting, blocked.access);
                 }
+                if let Some((link, target)) = &blocked.link
+                    && let Err(error) = context.view.link(link, target).await
+                {
+                    // Then the path leads nowhere, as before.
+                    tracing::debug!(%error, "a link cannot be made in the cage");
+                }
             }
             FileVerdict::Refuse => return refuse(&listener, &waiting, blocked.access),
         }
@@ -96,7 +102,7 @@ pub(crate) async fn hold<J: FileJudge>(
             // Another path of the same call.
             Some(next) if next.path != blocked.path => blocked = next,
             // Whatever is still in its way, the kernel says.
-            _ => return go_on(&listener, &waiting),
+            _ => return context.go_on(&listener, &waiting),
         }
     }
     refuse(&listener, &waiting, blocked.access);

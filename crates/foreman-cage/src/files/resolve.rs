@@ -28,6 +28,8 @@ pub(crate) struct Blocked {
     pub path: PathBuf,
     pub target: Target,
     pub need: Need,
+    /// A link of the host on the way there, with where it leads: the cage has neither.
+    pub link: Option<(PathBuf, PathBuf)>,
 }
 
 impl Blocked {
@@ -219,12 +221,22 @@ fn on_host(view: &View, place: &Path, operand: Operand) -> Option<Blocked> {
         return None;
     }
     let target = possible(&path, operand.need)?;
+    let link = (path != place).then(|| first_link(place)).flatten();
     Some(Blocked {
         access,
         path,
         target,
         need: operand.need,
+        link,
     })
+}
+
+/// The first link of the host on the way to a path, with where it leads in the end.
+fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let mut way: Vec<&Path> = path.ancestors().collect();
+    way.reverse();
+    let link = way.into_iter().find(|part| part.is_symlink())?;
+    Some((link.to_owned(), link.canonicalize().ok()?))
 }
 
 /// Whether the cage has the top-level folder that something is below: no other can be made.

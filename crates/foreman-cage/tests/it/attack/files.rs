@@ -261,8 +261,16 @@ pub fn flip(one: &str, other: &str) {
     let (first, second) = (c(one), c(other));
     std::thread::spawn(move || {
         let place = address as *mut u8;
+        let mut turn = 88_172_645_463_325_252_u64;
         loop {
             for text in [&first, &second] {
+                // No rhythm: whoever looks finds each about as often.
+                turn ^= turn << 13;
+                turn ^= turn >> 7;
+                turn ^= turn << 17;
+                for _ in 0..turn % 1000 {
+                    std::hint::spin_loop();
+                }
                 // SAFETY: both texts have the length of the place. That it is read meanwhile is the point.
                 unsafe {
                     std::ptr::copy_nonoverlapping(text.as_ptr().cast(), place, text.count_bytes())
@@ -271,12 +279,14 @@ pub fn flip(one: &str, other: &str) {
         }
     });
     let flags = i64::from(libc::O_WRONLY | libc::O_CREAT);
-    let until = Instant::now() + Duration::from_millis(500);
-    while Instant::now() < until {
+    let until = Instant::now() + Duration::from_secs(10);
+    let mut got = 0;
+    while got < 20 && Instant::now() < until {
         let fd = raw(libc::SYS_openat, &[CWD, address as i64, flags, 0o600]);
         if fd >= 0 {
             let name = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
             println!("got {}", name.display());
+            got += 1;
             // SAFETY: the descriptor is ours alone.
             unsafe { libc::close(fd as i32) };
         }
