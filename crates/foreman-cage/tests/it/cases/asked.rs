@@ -67,6 +67,29 @@ pub fn a_path_is_asked_about_by_where_it_leads() {
     });
 }
 
+pub fn a_way_that_changes_meanwhile_gains_nothing() {
+    held(async |mut held| {
+        let outside = outside();
+        let cage = &held.at.cage;
+        let arguments = ["swap", text(&outside)];
+        let swapping = attack(cage, "file", &arguments);
+        tokio::pin!(swapping);
+        let said = loop {
+            tokio::select! {
+                said = &mut swapping => break said,
+                asked = held.asked.recv() => {
+                    let asked = asked.unwrap();
+                    assert_eq!(asked.attempt.path, outside.join("made"));
+                    asked.answer(FileVerdict::Refuse);
+                }
+            }
+        };
+        let enough = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<u32>().unwrap() >= 50;
+        assert!(said.lines().all(enough), "{said}");
+        assert!(!outside.join("made").exists());
+    });
+}
+
 /// Runs a line of shell about which nobody may be asked.
 async fn unasked(held: &mut Held, line: &str) -> Exit {
     let argv = ["sh", "-c", line];
@@ -106,7 +129,7 @@ pub fn what_is_nobodys_question_is_not_asked() {
             format!("echo x > '{out}/no/such/folder'"),
             format!("cat '{out}/file'"),
             format!("echo x > /proc/self/root/{out}/x"),
-            format!("echo x > /proc/self/cwd/../../outside/x"),
+            "echo x > /proc/self/cwd/../../outside/x".to_owned(),
         ] {
             assert_ne!(unasked(&mut held, &line).await, Exit::Code(0), "{line}");
         }

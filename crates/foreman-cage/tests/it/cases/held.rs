@@ -226,6 +226,29 @@ pub fn eight_calls_wait_while_a_ninth_thread_goes_on() {
     });
 }
 
+pub fn programs_are_held_side_by_side() {
+    held(async |mut held| {
+        let outside = outside();
+        let cage = &held.at.cage;
+        let mut children = vec![];
+        let mut waiting = vec![];
+        for name in ["one", "two", "three"] {
+            let line = format!("echo {name} > '{}'", outside.join(name).display());
+            let program = payload(&["sh", "-c", &line]);
+            children.push(cage.spawn_beside(program).await.unwrap());
+            waiting.push(held.asked.recv().await.unwrap());
+        }
+        // The last one first; the others go on waiting.
+        for asked in waiting.into_iter().rev() {
+            assert!(!asked.attempt.path.exists());
+            asked.answer(FileVerdict::Once);
+            assert_eq!(cage.wait(children.pop().unwrap().pid).await, Exit::Code(0));
+        }
+        let made = std::fs::read_dir(&outside).unwrap().count();
+        assert_eq!(made, 3);
+    });
+}
+
 pub fn signals_that_do_not_kill_leave_a_call_waiting() {
     held(async |mut held| {
         let outside = outside();

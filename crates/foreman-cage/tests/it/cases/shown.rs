@@ -1,7 +1,8 @@
 //! What is shown in a running cage, and hidden again.
 
 use crate::fixture::{
-    ROOT_MAPS_TO, attack, folder, home, in_cage, payload, run, shell, spec, until, worktree,
+    ATTACKER, ROOT_MAPS_TO, attack, folder, home, in_cage, payload, run, shell, spec, until,
+    worktree,
 };
 use crate::operator::{Told, belongs_to_the_cage, held, held_with, outside};
 use foreman_cage::files::{Config, FileVerdict, ShowError};
@@ -160,6 +161,38 @@ pub fn what_the_cage_shows_in_its_own_way_is_never_covered() {
         );
         fails(cage, &line).await;
         held.nobody_asks();
+    });
+}
+
+pub fn a_place_that_is_bent_meanwhile_is_no_way_into_the_host() {
+    in_cage(&spec(), async |at| {
+        let source = home().join("way/shown");
+        std::fs::create_dir_all(&source).unwrap();
+        let cage = &at.cage;
+        let argv = [
+            ATTACKER,
+            "attack",
+            "file",
+            "bend",
+            &text(&home()).to_owned(),
+        ];
+        let child = cage.spawn(payload(&argv)).await.unwrap();
+        let mut shown = 0;
+        for _ in 0..40 {
+            match cage.show(&source, Write).await {
+                Ok(()) => {
+                    shown += 1;
+                    assert!(cage.hide(&source).await.unwrap());
+                }
+                Err(ShowError::NoPlace { .. } | ShowError::Kernel { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        cage.signal(child.pid, 9).unwrap();
+        cage.wait(child.pid).await;
+        assert!(!worktree().join("shown").exists(), "made on the host");
+        let mounts = shell(cage, "cat /proc/self/mountinfo").await;
+        assert!(!mounts.contains("shown"), "{shown}: {mounts}");
     });
 }
 
