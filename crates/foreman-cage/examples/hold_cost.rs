@@ -38,8 +38,8 @@ impl FileJudge for Counts {
 
 /// Inside the cage: nanoseconds for each kind of work.
 fn work() -> Result<(), Failed> {
-    const OPENS: u32 = 20_000;
-    const SPAWNS: u32 = 300;
+    const OPENS: u32 = 5_000;
+    const SPAWNS: u32 = 100;
     let each = |count: u32, one: &dyn Fn() -> std::io::Result<()>| {
         let began = Instant::now();
         for _ in 0..count {
