@@ -13,6 +13,7 @@ use nix::sys::stat::{Mode, SFlag, fstat, umask};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
 
 /// How often one call is asked about: once for each path that is in its way. A program that changes its
@@ -46,12 +47,21 @@ pub(crate) async fn hold<J: FileJudge>(
         // It is gone, or is about to be: nothing is opened for it.
         return refuse(&listener, &waiting, blocked.access);
     };
-    let gone = CancellationToken::new();
-    let _watching = AbortOnDrop(tokio::spawn(watch(thread, who.process, gone.clone())));
     let process = ProcessRef {
         pid: who.inside,
         argv: argv(thread.unsigned_abs()),
     };
+    let named = kernel::thread_fd(thread, who.process).and_then(kernel::on_runtime);
+    let Ok(named) = named else {
+        // It has ended, or we have no descriptor left: nobody could tell when it ends.
+        return refuse(&listener, &waiting, blocked.access);
+    };
+    if !kernel::call_waits(listener.as_fd(), waiting.id()) {
+        // All of that was another's.
+        return;
+    }
+    let gone = CancellationToken::new();
+    let _watching = AbortOnDrop(tokio::spawn(watch(named, gone.clone())));
     for _ in 0..MOST_QUESTIONS {
         let once = once_flags(&blocked).filter(|_| context.gives);
         let attempt = FileAttempt {
@@ -117,13 +127,9 @@ impl Drop for AbortOnDrop {
 }
 
 /// Tells when a caller has ended.
-async fn watch(thread: i32, process: i32, gone: CancellationToken) {
-    let ended = async {
-        let thread = kernel::thread_fd(thread, process).and_then(kernel::on_runtime)?;
-        thread.readable().await.map(drop)
-    };
-    // One that cannot be found has ended.
-    if let Err(error) = ended.await {
+async fn watch(caller: AsyncFd<OwnedFd>, gone: CancellationToken) {
+    // It fails with the runtime, which ends everything.
+    if let Err(error) = caller.readable().await {
         tracing::debug!(%error, "a caller cannot be watched");
     }
     gone.cancel();
