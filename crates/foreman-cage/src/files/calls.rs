@@ -237,6 +237,10 @@ pub(crate) fn decode(
     };
     let one = |operand| [Some(operand), None];
     let open = |folder, path, flags: i32, mode: u64, limited| {
+        if flags & libc::O_PATH != 0 {
+            // Neither reads nor writes, whatever else it asks for.
+            return [None, None];
+        }
         let exclusive = flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL;
         let follow = flags & libc::O_NOFOLLOW == 0 && !exclusive;
         let flags = OpenFlags {
@@ -318,6 +322,13 @@ mod tests {
         let (old, new) = (old.unwrap(), new.unwrap());
         assert_eq!((old.folder, old.path, old.need), (3, 10, Need::Unname));
         assert_eq!((new.folder, new.path, new.need), (4, 20, Need::Name));
+    }
+
+    #[test]
+    fn an_open_of_a_path_only_is_about_nothing() {
+        let flags = (libc::O_PATH | libc::O_CREAT) as u64;
+        let call = decoded(libc::SYS_openat, [0, 7, flags, 0, 0, 0]);
+        assert_eq!(call.operands, [None, None]);
     }
 
     #[test]

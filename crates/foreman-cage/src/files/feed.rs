@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Processes that are watched at one time; the ends of more are not told.
-const MOST_WATCHED: usize = 4096;
+const MOST_WATCHED: usize = 1024;
 
 /// Tells a judge of programs.
 #[derive(Debug)]

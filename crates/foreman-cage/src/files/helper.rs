@@ -16,7 +16,7 @@ use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::mount::{MntFlags, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, setgroups, setresgid, setresuid, unlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, setgroups, setresgid, setresuid, symlinkat, unlinkat};
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -43,12 +43,14 @@ pub(super) struct Order {
     own: Vec<u64>,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Verb {
     /// Comes with the cage's user namespace, mount namespace and root.
     Show { writable: bool, sockets: bool },
     /// The same, with the mounts to take away. So many parts at the end of the path were made for them.
     Hide { made: usize },
+    /// The same, without mounts: makes a link.
+    Link { target: String },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -61,6 +63,7 @@ pub(super) enum Answer {
     Hidden {
         removed: usize,
     },
+    LinkMade,
     Failed(Failure),
 }
 
@@ -68,27 +71,44 @@ pub(super) enum Answer {
 pub(super) enum Failure {
     Gone,
     Linked,
-    Sockets { at: PathBuf },
+    /// By its path from what was to be shown, for the eye.
+    Sockets {
+        at: String,
+    },
     NoFile,
-    NoPlace { why: String },
-    Kernel { what: String, errno: i32 },
+    NoPlace {
+        why: String,
+    },
+    Kernel {
+        what: String,
+        errno: i32,
+    },
 }
 
 impl Order {
     pub fn new(verb: Verb, path: &Path, host_user: Option<(u32, u32)>, own: Vec<u64>) -> Self {
-        let bytes = path.as_os_str().as_bytes().iter();
         Self {
             verb,
-            path: bytes.map(|byte| char::from(*byte)).collect(),
+            path: as_characters(path),
             host_user,
             own,
         }
     }
 
     fn path(&self) -> PathBuf {
-        let bytes = self.path.chars().filter_map(|byte| u8::try_from(byte).ok());
-        PathBuf::from(OsString::from_vec(bytes.collect()))
+        of_characters(&self.path)
     }
+}
+
+/// Bytes of a path, each as a character.
+pub(super) fn as_characters(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes().iter();
+    bytes.map(|byte| char::from(*byte)).collect()
+}
+
+fn of_characters(text: &str) -> PathBuf {
+    let bytes = text.chars().filter_map(|byte| u8::try_from(byte).ok());
+    PathBuf::from(OsString::from_vec(bytes.collect()))
 }
 
 /// Is a mount helper. Must be called while the process has one thread.
@@ -111,11 +131,14 @@ fn serve() -> io::Result<()> {
         return Err(io::ErrorKind::InvalidData.into());
     };
     let cage = Entrance { user, mounts, root };
-    let done = match order.verb {
-        Verb::Show { writable, sockets } => show(&order, &cage, writable, sockets)
+    let done = match &order.verb {
+        Verb::Show { writable, sockets } => show(&order, &cage, *writable, *sockets)
             .map(|(tree, made)| (Answer::Shown { made }, Some(tree))),
-        Verb::Hide { made } => hide(&order, &cage, &fds.collect::<Vec<_>>(), made)
+        Verb::Hide { made } => hide(&order, &cage, &fds.collect::<Vec<_>>(), *made)
             .map(|removed| (Answer::Hidden { removed }, None)),
+        Verb::Link { target } => {
+            link(&order, &cage, &of_characters(target)).map(|()| (Answer::LinkMade, None))
+        }
     };
     let (answer, tree) = done.unwrap_or_else(|failure| (Answer::Failed(failure), None));
     let fds: Vec<BorrowedFd<'_>> = tree.iter().map(AsFd::as_fd).collect();
@@ -216,12 +239,13 @@ impl Source {
         match kind {
             SFlag::S_IFDIR if !sockets => {
                 if let Some(at) = first_socket(&at)? {
+                    let at = at.display().to_string();
                     return Err(Failure::Sockets { at });
                 }
             }
             SFlag::S_IFDIR | SFlag::S_IFREG => {}
             SFlag::S_IFSOCK if sockets => {}
-            SFlag::S_IFSOCK => return Err(Failure::Sockets { at: PathBuf::new() }),
+            SFlag::S_IFSOCK => return Err(Failure::Sockets { at: String::new() }),
             _ => return Err(Failure::NoFile),
         }
         let tree = kernel::clone_tree(at.as_fd()).or_fail("clone its mounts")?;
@@ -264,12 +288,17 @@ fn first_socket(top: &OwnedFd) -> Result<Option<PathBuf>, Failure> {
     Ok(None)
 }
 
-/// Looks a path up below an open folder, without following links.
+/// Looks a path up below an open folder, without following links; an empty one is the folder itself.
 fn look(from: &OwnedFd, path: &Path) -> nix::Result<OwnedFd> {
     let resolve = ResolveFlag::RESOLVE_NO_SYMLINKS
         | ResolveFlag::RESOLVE_NO_MAGICLINKS
         | ResolveFlag::RESOLVE_BENEATH;
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
     openat2(from, path, OpenHow::new().flags(flags).resolve(resolve))
 }
 
@@ -305,6 +334,26 @@ impl Point {
     }
 }
 
+/// Makes a link, where there is nothing yet.
+fn link(order: &Order, cage: &Entrance, target: &Path) -> Result<(), Failure> {
+    if let Some(user) = order.host_user {
+        become_user(user)?;
+    }
+    cage.enter_user()?;
+    cage.enter_mounts()?;
+    let path = order.path();
+    let path = path.strip_prefix("/").unwrap_or(&path);
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::EINVAL).or_fail("make a link");
+    };
+    if let Err(Errno::ENOENT) = look(&cage.root, folder) {
+        make(&cage.root, folder, true, &order.own)?;
+    }
+    let folder = look(&cage.root, folder).or_fail("make a link")?;
+    let folder = writable(&folder, &order.own)?;
+    symlinkat(target, &folder, name).or_fail("make a link")
+}
+
 /// Makes a path, in a file system of the cage's own, which is read-only where a program sees it.
 fn make(root: &OwnedFd, path: &Path, is_dir: bool, own: &[u64]) -> Result<usize, Failure> {
     let (above, rest) = deepest(root, path)?;
@@ -330,12 +379,7 @@ fn make(root: &OwnedFd, path: &Path, is_dir: bool, own: &[u64]) -> Result<usize,
 /// The deepest folder on the way to a path that is there, and what is missing below it.
 fn deepest<'path>(root: &OwnedFd, path: &'path Path) -> Result<(OwnedFd, &'path Path), Failure> {
     for above in path.ancestors().skip(1) {
-        let found = if above.as_os_str().is_empty() {
-            look(root, Path::new("."))
-        } else {
-            look(root, above)
-        };
-        match found {
+        match look(root, above) {
             Err(Errno::ENOENT) => {}
             found => {
                 let found = found.or_fail("look for its place in the cage")?;
@@ -388,11 +432,6 @@ fn remove(root: &OwnedFd, path: &Path, most: usize) -> usize {
     let is_gone = |path: &Path| {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
             return false;
-        };
-        let above = if above.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            above
         };
         let removed = look(root, above).and_then(|above| {
             let clone = kernel::clone_mount(above.as_fd())

@@ -2,7 +2,7 @@
 
 use super::calls::{Call, Need, OpenFlags};
 use super::resolve::Blocked;
-use super::supervisor::{Context, Listener, answered, go_on};
+use super::supervisor::{Context, Listener, answered};
 use super::{FileAttempt, FileJudge, FileVerdict, Target, caller};
 use crate::gateway::argv;
 use crate::kernel::{self, Notification};
@@ -13,6 +13,7 @@ use nix::sys::stat::{Mode, SFlag, fstat, umask};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
 
 /// How often one call is asked about: once for each path that is in its way. A program that changes its
@@ -46,12 +47,21 @@ pub(crate) async fn hold<J: FileJudge>(
         // It is gone, or is about to be: nothing is opened for it.
         return refuse(&listener, &waiting, blocked.access);
     };
-    let gone = CancellationToken::new();
-    let _watching = AbortOnDrop(tokio::spawn(watch(thread, who.process, gone.clone())));
     let process = ProcessRef {
         pid: who.inside,
         argv: argv(thread.unsigned_abs()),
     };
+    let named = kernel::thread_fd(thread, who.process).and_then(kernel::on_runtime);
+    let Ok(named) = named else {
+        // It has ended, or we have no descriptor left: nobody could tell when it ends.
+        return refuse(&listener, &waiting, blocked.access);
+    };
+    if !kernel::call_waits(listener.as_fd(), waiting.id()) {
+        // All of that was another's.
+        return;
+    }
+    let gone = CancellationToken::new();
+    let _watching = AbortOnDrop(tokio::spawn(watch(named, gone.clone())));
     for _ in 0..MOST_QUESTIONS {
         let once = once_flags(&blocked).filter(|_| context.gives);
         let attempt = FileAttempt {
@@ -89,6 +99,12 @@ pub(crate) async fn hold<J: FileJudge>(
                     context.judge.not_shown(&root, &error);
                     return refuse(&listener, &waiting, blocked.access);
                 }
+                if let Some((link, target)) = &blocked.link
+                    && let Err(error) = context.view.link(link, target).await
+                {
+                    // Then the path leads nowhere, as before.
+                    tracing::debug!(%error, "a link cannot be made in the cage");
+                }
             }
             FileVerdict::Refuse => return refuse(&listener, &waiting, blocked.access),
         }
@@ -96,7 +112,7 @@ pub(crate) async fn hold<J: FileJudge>(
             // Another path of the same call.
             Some(next) if next.path != blocked.path => blocked = next,
             // Whatever is still in its way, the kernel says.
-            _ => return go_on(&listener, &waiting),
+            _ => return context.go_on(&listener, &waiting),
         }
     }
     refuse(&listener, &waiting, blocked.access);
@@ -111,13 +127,9 @@ impl Drop for AbortOnDrop {
 }
 
 /// Tells when a caller has ended.
-async fn watch(thread: i32, process: i32, gone: CancellationToken) {
-    let ended = async {
-        let thread = kernel::thread_fd(thread, process).and_then(kernel::on_runtime)?;
-        thread.readable().await.map(drop)
-    };
-    // One that cannot be found has ended.
-    if let Err(error) = ended.await {
+async fn watch(caller: AsyncFd<OwnedFd>, gone: CancellationToken) {
+    // It fails with the runtime, which ends everything.
+    if let Err(error) = caller.readable().await {
         tracing::debug!(%error, "a caller cannot be watched");
     }
     gone.cancel();

@@ -54,11 +54,7 @@ impl Places {
                 "Landlock keeps the system's folders read-only for as long as the run lasts",
             );
         }
-        let bind = self
-            .binds
-            .iter()
-            .filter(|bind| path.starts_with(&bind.target))
-            .max_by_key(|bind| bind.target.components().count());
+        let bind = self.bind_over(path);
         if let Some(bind) = bind {
             if bind.source != bind.target {
                 return Some("the cage has a private view of it");
@@ -79,6 +75,26 @@ impl Places {
             .get()
             .is_some_and(|closed| closed.iter().any(|closed| path.starts_with(closed)));
         closed.then_some("no rule may open it")
+    }
+
+    /// The innermost bind that a path is in.
+    fn bind_over(&self, path: &Path) -> Option<&Bind> {
+        let over = self
+            .binds
+            .iter()
+            .filter(|bind| path.starts_with(&bind.target));
+        over.max_by_key(|bind| bind.target.components().count())
+    }
+
+    /// How a place is seen since the cage was built, where it is seen as it is on the host.
+    pub fn shown_by(&self, path: &Path) -> Option<FileAccess> {
+        let bind = self.bind_over(path)?;
+        let access = if bind.writable {
+            FileAccess::Write
+        } else {
+            FileAccess::Read
+        };
+        (bind.source == bind.target).then_some(access)
     }
 
     /// A read-only bind right inside a writable one is there to protect what it shows.
@@ -170,6 +186,15 @@ mod tests {
         ] {
             assert_eq!(closed(path), (false, false), "{path}");
         }
+    }
+
+    #[test]
+    fn what_is_bound_at_its_own_place_is_shown_already() {
+        let shown = |path: &str| places().shown_by(Path::new(path));
+        assert_eq!(shown("/home/op/data/trees/run/x"), Some(FileAccess::Write));
+        assert_eq!(shown("/home/op/.cargo/registry"), Some(FileAccess::Read));
+        assert_eq!(shown("/home/op/code/.git/x"), None);
+        assert_eq!(shown("/srv/x"), None);
     }
 
     #[test]

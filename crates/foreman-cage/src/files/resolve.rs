@@ -7,9 +7,10 @@
 use super::calls::{Need, Operand};
 use super::judge::Target;
 use super::view::{View, place_of};
+use crate::census::unescaped;
 use foreman_domain::FileAccess;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, readlinkat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
 use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::{AccessFlags, access, geteuid};
@@ -28,6 +29,8 @@ pub(crate) struct Blocked {
     pub path: PathBuf,
     pub target: Target,
     pub need: Need,
+    /// A link of the host on the way there, with where it leads: the cage has neither.
+    pub link: Option<(PathBuf, PathBuf)>,
 }
 
 impl Blocked {
@@ -211,6 +214,9 @@ fn on_host(view: &View, place: &Path, operand: Operand) -> Option<Blocked> {
         return None;
     }
     let (folder, name) = split(place)?;
+    if looking_mounts(place, folder) {
+        return None;
+    }
     let mut path = folder.canonicalize().ok()?.join(name);
     if operand.follow && path.is_symlink() {
         path = path.canonicalize().ok()?;
@@ -219,12 +225,55 @@ fn on_host(view: &View, place: &Path, operand: Operand) -> Option<Blocked> {
         return None;
     }
     let target = possible(&path, operand.need)?;
+    let link = (path != place).then(|| first_link(place)).flatten();
     Some(Blocked {
         access,
         path,
         target,
         need: operand.need,
+        link,
     })
+}
+
+/// Whether looking for a path on the host could have something mounted: a cage must not have this machine
+/// ask a file server whose name the cage chose.
+fn looking_mounts(place: &Path, folder: &Path) -> bool {
+    // Where that cannot be told, nothing is looked for.
+    let Ok(table) = std::fs::read_to_string("/proc/self/mountinfo") else {
+        return true;
+    };
+    let points = automounts(&table);
+    if points.is_empty() {
+        return false;
+    }
+    if points.iter().any(|point| place.starts_with(point)) {
+        return true;
+    }
+    // A link could lead there, too.
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    matches!(openat2(AT_FDCWD, folder, how), Err(Errno::ELOOP)) || place.is_symlink()
+}
+
+/// Folders below which looking mounts, by the kernel's table of mounts.
+fn automounts(table: &str) -> Vec<PathBuf> {
+    let automatic = table.lines().filter_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let point = left.split(' ').nth(4)?;
+        right
+            .starts_with("autofs ")
+            .then(|| PathBuf::from(unescaped(point)))
+    });
+    automatic.filter(|point| !is_of_the_kernel(point)).collect()
+}
+
+/// The first link of the host on the way to a path, with where it leads in the end.
+fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let mut way: Vec<&Path> = path.ancestors().collect();
+    way.reverse();
+    let link = way.into_iter().find(|part| part.is_symlink())?;
+    Some((link.to_owned(), link.canonicalize().ok()?))
 }
 
 /// Whether the cage has the top-level folder that something is below: no other can be made.
@@ -275,4 +324,20 @@ fn possible(path: &Path, need: Need) -> Option<Target> {
         Need::Execute => target == Target::File && may(path, AccessFlags::X_OK),
     };
     is_possible.then_some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_that_are_mounted_by_looking_are_known() {
+        let table = "24 1 0:22 / /proc rw - proc proc rw\n\
+            30 24 0:30 / /proc/sys/fs/binfmt_misc rw - autofs systemd-1 rw\n\
+            31 1 0:31 / /net rw shared:9 - autofs -hosts rw,indirect\n\
+            32 1 0:32 / /home/op/far\\040away rw - autofs map rw\n\
+            33 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
+        let expected = ["/net", "/home/op/far away"].map(PathBuf::from);
+        assert_eq!(automounts(table), expected);
+    }
 }

@@ -4,7 +4,7 @@
 //! the cage's user namespace. What is shown is known here by descriptors of the mounts themselves: hiding
 //! follows no path, which programs of the cage could have bent meanwhile.
 
-use super::helper::{Answer, Failure, HELPER, Order, Verb};
+use super::helper::{Answer, Failure, HELPER, Order, Verb, as_characters};
 use super::places::is_deep_enough;
 use super::view::View;
 use crate::{kernel, wire};
@@ -166,6 +166,13 @@ impl View {
         access: FileAccess,
         sockets: Sockets,
     ) -> Result<(), ShowError> {
+        if self
+            .places
+            .shown_by(root)
+            .is_some_and(|shown| shown >= access)
+        {
+            return Ok(());
+        }
         let mut table = self.shown.0.lock().await;
         if table.access_at(root).is_some_and(|shown| shown >= access) {
             return Ok(());
@@ -234,6 +241,17 @@ impl View {
         Ok(true)
     }
 
+    /// Makes a link of the host in the cage, where it has nothing there. It leads only to what the cage
+    /// shows.
+    pub async fn link(&self, link: &Path, target: &Path) -> Result<(), ShowError> {
+        // One helper at a time.
+        let _table = self.shown.0.lock().await;
+        let verb = Verb::Link {
+            target: as_characters(target),
+        };
+        self.ask(verb, link, &[]).await.map(drop)
+    }
+
     async fn ask(
         &self,
         verb: Verb,
@@ -262,6 +280,10 @@ fn explained(failure: Failure, root: &Path) -> ShowError {
     match failure {
         Failure::Gone => ShowError::Gone(path),
         Failure::Linked => ShowError::Linked(path),
+        Failure::Sockets { at } if at.is_empty() => ShowError::Sockets {
+            at: path.clone(),
+            path,
+        },
         Failure::Sockets { at } => ShowError::Sockets {
             at: root.join(at),
             path,

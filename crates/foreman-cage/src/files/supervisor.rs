@@ -95,7 +95,9 @@ impl Supervisor {
         });
         let context = Arc::new(Context {
             view,
-            judge: Arc::clone(&judge),
+            feed: Mutex::new(Feed::new(Arc::clone(&judge), depth)),
+            shared: Arc::clone(&shared),
+            judge,
             cancel: cancel.clone(),
             depth,
             reads: config.reads,
@@ -103,7 +105,6 @@ impl Supervisor {
         });
         let taker = Taker {
             shared: Arc::clone(&shared),
-            feed: Feed::new(judge, depth),
             context,
             room: Arc::new(Semaphore::new(MOST_HELD)),
             runtime: Handle::current(),
@@ -151,13 +152,42 @@ pub(crate) struct Context<J> {
     pub judge: Arc<J>,
     pub cancel: CancellationToken,
     pub depth: usize,
+    feed: Mutex<Feed<J>>,
+    shared: Arc<Shared>,
     /// Whether what is to be read is asked about, too.
     reads: bool,
     /// Whether descriptors may be given: Landlock refuses to open what they name in another way.
     pub gives: bool,
 }
 
-impl<J> Context<J> {
+impl<J: FileJudge> Context<J> {
+    fn feed(&self) -> MutexGuard<'_, Feed<J>> {
+        self.feed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a call go on. Tells of the program that it executes.
+    pub fn go_on(&self, listener: &Listener, waiting: &Notification) {
+        self.note(waiting);
+        answered(kernel::let_go_on(listener.as_fd(), waiting.id()));
+    }
+
+    fn note(&self, waiting: &Notification) {
+        let Some(arguments) = calls::arguments_of_exec(waiting) else {
+            return;
+        };
+        let Some(path) = caller::program(waiting) else {
+            return;
+        };
+        // A shell tries one folder after the other; what is not there is no program.
+        if self.view.look(&path, true).is_err() {
+            return;
+        }
+        let token = || self.shared.token();
+        let events = &self.shared.events;
+        self.feed()
+            .executes(waiting, path, arguments, token, events);
+    }
+
     /// The first of a call's operands that is to be asked about.
     pub fn blocked(&self, waiting: &Notification, call: &Call) -> Option<Blocked> {
         let thread = waiting.thread();
@@ -172,7 +202,6 @@ impl<J> Context<J> {
 
 struct Taker<J> {
     shared: Arc<Shared>,
-    feed: Feed<J>,
     context: Arc<Context<J>>,
     room: Arc<Semaphore>,
     runtime: Handle,
@@ -181,7 +210,7 @@ struct Taker<J> {
 }
 
 impl<J: FileJudge> Taker<J> {
-    fn run(mut self) {
+    fn run(self) {
         // Also when this thread comes to a bad end: then nobody answers any more, and every call fails.
         let _closing = Closing(Arc::clone(&self.shared));
         loop {
@@ -207,7 +236,8 @@ impl<J: FileJudge> Taker<J> {
                     Some(_) => {}
                     None => {
                         let events = &self.shared.events;
-                        self.feed.happened(event.token, event.ended, events);
+                        let mut feed = self.context.feed();
+                        feed.happened(event.token, event.ended, events);
                     }
                 }
             }
@@ -224,7 +254,7 @@ impl<J: FileJudge> Taker<J> {
     }
 
     /// Takes one call.
-    fn take(&mut self, listener: &Listener) {
+    fn take(&self, listener: &Listener) {
         let waiting = match kernel::receive_call(listener.as_fd()) {
             Ok(waiting) => waiting,
             // Its caller ended meanwhile.
@@ -243,29 +273,8 @@ impl<J: FileJudge> Taker<J> {
                 self.hold(listener, waiting, call, blocked);
             }
             Some(_) => {}
-            None => {
-                self.note(&waiting);
-                go_on(listener, &waiting);
-            }
+            None => self.context.go_on(listener, &waiting),
         }
-    }
-
-    /// Tells of a program that is about to be executed.
-    fn note(&mut self, waiting: &Notification) {
-        let Some(arguments) = calls::arguments_of_exec(waiting) else {
-            return;
-        };
-        let Some(path) = caller::program(waiting) else {
-            return;
-        };
-        // A shell tries one folder after the other; what is not there is no program.
-        if self.context.view.look(&path, true).is_err() {
-            return;
-        }
-        let shared = &self.shared;
-        let token = || shared.token();
-        self.feed
-            .executes(waiting, path, arguments, token, &shared.events);
     }
 
     fn hold(&self, listener: &Listener, waiting: Notification, call: Call, blocked: Blocked) {
@@ -288,11 +297,6 @@ impl Drop for Closing {
     fn drop(&mut self) {
         self.0.close();
     }
-}
-
-/// Lets a call go on.
-pub(crate) fn go_on(listener: &Listener, waiting: &Notification) {
-    answered(kernel::let_go_on(listener.as_fd(), waiting.id()));
 }
 
 /// A caller that ended meanwhile needs no answer.

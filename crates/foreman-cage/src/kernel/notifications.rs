@@ -108,16 +108,14 @@ pub(crate) fn receive_call(listener: BorrowedFd<'_>) -> io::Result<Notification>
         },
     });
     // SAFETY: the argument is a pointer to the structure, as this request wants.
-    check(
-        unsafe {
-            libc::ioctl(
-                listener.as_raw_fd(),
-                libc::SECCOMP_IOCTL_NOTIF_RECV,
-                &raw mut call.0,
-            )
-        }
-        .into(),
-    )?;
+    let result = unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_RECV,
+            &raw mut call.0,
+        )
+    };
+    check(result.into())?;
     Ok(call)
 }
 
@@ -136,16 +134,14 @@ pub(crate) fn call_waits(listener: BorrowedFd<'_>, id: u64) -> bool {
 
 fn answer(listener: BorrowedFd<'_>, answer: &libc::seccomp_notif_resp) -> io::Result<()> {
     // SAFETY: the argument is a pointer to the structure, as this request wants.
-    check(
-        unsafe {
-            libc::ioctl(
-                listener.as_raw_fd(),
-                libc::SECCOMP_IOCTL_NOTIF_SEND,
-                std::ptr::from_ref(answer),
-            )
-        }
-        .into(),
-    )?;
+    let result = unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_SEND,
+            std::ptr::from_ref(answer),
+        )
+    };
+    check(result.into())?;
     Ok(())
 }
 
@@ -191,16 +187,14 @@ pub(crate) fn end_with_descriptor(
         newfd_flags: flags.unsigned_abs(),
     };
     // SAFETY: the argument is a pointer to the structure, as this request wants.
-    check(
-        unsafe {
-            libc::ioctl(
-                listener.as_raw_fd(),
-                libc::SECCOMP_IOCTL_NOTIF_ADDFD,
-                &raw const add,
-            )
-        }
-        .into(),
-    )?;
+    let result = unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_ADDFD,
+            &raw const add,
+        )
+    };
+    check(result.into())?;
     Ok(())
 }
 

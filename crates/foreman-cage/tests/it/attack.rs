@@ -34,6 +34,8 @@ fn file(arguments: &[&str]) {
         ["interrupted", path] => files::interrupted(path, false),
         ["restarted", path] => files::interrupted(path, true),
         ["flip", one, other] => files::flip(one, other),
+        ["swap", outside] => files::swap(outside),
+        ["bend", home] => files::bend(home),
         ["steps", path] => files::steps(path),
         ["read", path] => files::read(path),
         other => panic!("no attack on files {other:?}"),

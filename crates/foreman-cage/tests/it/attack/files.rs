@@ -97,7 +97,8 @@ pub fn family(folder: &str) {
 /// Those that only this architecture still has.
 #[cfg(target_arch = "x86_64")]
 fn old_family(folder: &str, times: i64, create: i64) {
-    let calls: &[(&str, i64, fn(i64, i64, i64, i64) -> Vec<i64>)] = &[
+    type Arguments = fn(i64, i64, i64, i64) -> Vec<i64>;
+    let calls: &[(&str, i64, Arguments)] = &[
         ("open", libc::SYS_open, |n, _, _, create| {
             vec![n, create, 0o600]
         }),
@@ -261,8 +262,16 @@ pub fn flip(one: &str, other: &str) {
     let (first, second) = (c(one), c(other));
     std::thread::spawn(move || {
         let place = address as *mut u8;
+        let mut turn = 88_172_645_463_325_252_u64;
         loop {
             for text in [&first, &second] {
+                // No rhythm: whoever looks finds each about as often.
+                turn ^= turn << 13;
+                turn ^= turn >> 7;
+                turn ^= turn << 17;
+                for _ in 0..turn % 1000 {
+                    std::hint::spin_loop();
+                }
                 // SAFETY: both texts have the length of the place. That it is read meanwhile is the point.
                 unsafe {
                     std::ptr::copy_nonoverlapping(text.as_ptr().cast(), place, text.count_bytes())
@@ -271,12 +280,14 @@ pub fn flip(one: &str, other: &str) {
         }
     });
     let flags = i64::from(libc::O_WRONLY | libc::O_CREAT);
-    let until = Instant::now() + Duration::from_millis(500);
-    while Instant::now() < until {
+    let until = Instant::now() + Duration::from_secs(10);
+    let mut got = 0;
+    while got < 20 && Instant::now() < until {
         let fd = raw(libc::SYS_openat, &[CWD, address as i64, flags, 0o600]);
         if fd >= 0 {
             let name = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
             println!("got {}", name.display());
+            got += 1;
             // SAFETY: the descriptor is ours alone.
             unsafe { libc::close(fd as i32) };
         }
@@ -284,7 +295,49 @@ pub fn flip(one: &str, other: &str) {
     println!("end done");
 }
 
-/// Makes and takes away files of its own for every line it reads; tells how long that took.
+/// Makes `here/made` again and again, while another thread lets `here` be a folder and a link in turn.
+pub fn swap(outside: &str) {
+    std::fs::create_dir("here").unwrap();
+    std::os::unix::fs::symlink(outside, "bait").unwrap();
+    std::thread::spawn(|| {
+        loop {
+            let exchange = i64::from(libc::RENAME_EXCHANGE);
+            let (here, bait) = (at(c"here"), at(c"bait"));
+            raw(libc::SYS_renameat2, &[CWD, here, CWD, bait, exchange]);
+        }
+    });
+    let flags = i64::from(libc::O_WRONLY | libc::O_CREAT);
+    let (mut made, mut refused) = (0, 0);
+    let until = Instant::now() + Duration::from_secs(10);
+    while (made < 50 || refused < 50) && Instant::now() < until {
+        let fd = raw(libc::SYS_openat, &[CWD, at(c"here/made"), flags, 0o600]);
+        if fd >= 0 {
+            made += 1;
+            // SAFETY: the descriptor is ours alone.
+            unsafe { libc::close(fd as i32) };
+        } else {
+            refused += 1;
+        }
+    }
+    println!("made {made}\nrefused {refused}");
+}
+
+/// Bends `~/way` for ever: a folder, a link into the worktree, a folder that was moved.
+pub fn bend(home: &str) {
+    std::env::set_current_dir(home).unwrap();
+    loop {
+        // Any of these may fail, by what was mounted meanwhile.
+        let _ = std::fs::create_dir("way");
+        let _ = std::fs::rename("way", "moved");
+        let _ = std::os::unix::fs::symlink("trees/run", "way");
+        let _ = std::fs::remove_file("way");
+        let _ = std::fs::rename("moved", "way");
+        let _ = std::fs::remove_dir("way");
+        let _ = std::fs::remove_dir("moved");
+    }
+}
+
+/// Opens each path that it reads, for appending; tells the answers.
 pub fn steps(path: &str) {
     let mut lines = std::io::BufReader::new(std::fs::File::open(path).unwrap()).lines();
     while let Some(Ok(line)) = lines.next() {

@@ -1,13 +1,13 @@
 //! Calls on files that wait: each is asked about, and ends as it was answered.
 
-use crate::fixture::{ATTACKER, attack, finish, home, payload, run, shell, until, worktree};
-use crate::operator::{Held, belongs_to_the_cage, held, held_with, outside};
+use crate::fixture::{ATTACKER, attack, finish, home, payload, run, until, worktree};
+use crate::operator::{Held, Told, belongs_to_the_cage, held, held_with, outside};
 use foreman_cage::Exit;
 use foreman_cage::files::{Config, FileVerdict, Target};
 use foreman_domain::FileAccess;
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 fn show(root: &Path) -> FileVerdict {
     FileVerdict::Show {
@@ -226,6 +226,29 @@ pub fn eight_calls_wait_while_a_ninth_thread_goes_on() {
     });
 }
 
+pub fn programs_are_held_side_by_side() {
+    held(async |mut held| {
+        let outside = outside();
+        let cage = &held.at.cage;
+        let mut children = vec![];
+        let mut waiting = vec![];
+        for name in ["one", "two", "three"] {
+            let line = format!("echo {name} > '{}'", outside.join(name).display());
+            let program = payload(&["sh", "-c", &line]);
+            children.push(cage.spawn_beside(program).await.unwrap());
+            waiting.push(held.asked.recv().await.unwrap());
+        }
+        // The last one first; the others go on waiting.
+        for asked in waiting.into_iter().rev() {
+            assert!(!asked.attempt.path.exists());
+            asked.answer(FileVerdict::Once);
+            assert_eq!(cage.wait(children.pop().unwrap().pid).await, Exit::Code(0));
+        }
+        let made = std::fs::read_dir(&outside).unwrap().count();
+        assert_eq!(made, 3);
+    });
+}
+
 pub fn signals_that_do_not_kill_leave_a_call_waiting() {
     held(async |mut held| {
         let outside = outside();
@@ -289,147 +312,6 @@ pub fn a_caller_that_is_killed_leaves_nothing_behind() {
     });
 }
 
-pub fn a_path_is_asked_about_by_where_it_leads() {
-    held(async |mut held| {
-        let outside = outside();
-        std::fs::create_dir(outside.join("deep")).unwrap();
-        std::fs::write(outside.join("deep/file"), "words").unwrap();
-        for path in ["deep", "deep/file"] {
-            belongs_to_the_cage(&outside.join(path));
-        }
-        let out = outside.display();
-        shell(
-            &held.at.cage,
-            &format!("ln -s '{out}' link; ln -s ~/outside/deep/file last; mkdir -p sub"),
-        )
-        .await;
-        let deep = outside.join("deep/file");
-        for (line, path) in [
-            (format!("echo >> '{out}/deep/../deep/file'"), deep.clone()),
-            ("echo >> link/deep/file".into(), deep.clone()),
-            ("echo >> last".into(), deep.clone()),
-            ("echo >> sub/../link/./deep//file".into(), deep.clone()),
-            ("cd sub; echo >> ../last".into(), deep.clone()),
-            ("rm -f link/deep/file".into(), deep.clone()),
-            ("echo > link/deep/new".into(), outside.join("deep/new")),
-            ("mkdir link/made".into(), outside.join("made")),
-            ("mv sub link/moved".into(), outside.join("moved")),
-            ("ln -s x link/symlink".into(), outside.join("symlink")),
-            ("ln .git link/hard".into(), outside.join("hard")),
-        ] {
-            // `rm` and `mv` look first: by name, in the shell's own words.
-            let cage = &held.at.cage;
-            let line = match line.split_once(' ') {
-                Some(("rm", _)) => {
-                    "python3 -c \"import os; os.unlink('link/deep/file')\"".to_owned()
-                }
-                Some(("mv", _)) => {
-                    "python3 -c \"import os; os.rename('sub', 'link/moved')\"".to_owned()
-                }
-                Some(("ln", rest)) if rest.starts_with(".git") => {
-                    "python3 -c \"import os; os.link('.git', 'link/hard')\"".to_owned()
-                }
-                _ => line,
-            };
-            let answering = async {
-                let asked = held.asked.recv().await.unwrap();
-                assert_eq!(asked.attempt.path, path, "{line}");
-                asked.answer(FileVerdict::Refuse);
-            };
-            let argv = ["sh", "-c", &line];
-            let (ended, ()) = tokio::join!(run(cage, &argv), answering);
-            assert_ne!(ended.exit, Exit::Code(0), "{line}");
-        }
-        held.nobody_asks();
-        assert_eq!(std::fs::read(&deep).unwrap(), b"words");
-    });
-}
-
-pub fn what_is_nobodys_question_is_not_asked() {
-    held(async |mut held| {
-        let outside = outside();
-        std::fs::write(outside.join("file"), "words").unwrap();
-        belongs_to_the_cage(&outside.join("file"));
-        let out = outside.display();
-        for line in [
-            // What the cage may write, through whatever name.
-            "echo x > here; mkdir -p a/b; mv here a/b/; ln a/b/here hard; ln -s a/b soft; echo >> soft/here; rm -r a soft hard".to_owned(),
-            "echo x > ~/own; mkdir -p /tmp/t; echo x > /tmp/t/x; rm -r /tmp/t ~/own".to_owned(),
-            // Devices, pipes and descriptors.
-            "echo x > /dev/null; echo x > /dev/stdout; echo x > /dev/fd/1; echo x > /proc/self/fd/1".to_owned(),
-            // What is open already, by its descriptor.
-            "exec 3>own; echo y > /proc/self/fd/3; rm own".to_owned(),
-        ] {
-            shell(&held.at.cage, &line).await;
-            held.nobody_asks();
-        }
-        for line in [
-            // What the operator's account could not do, or no view could open.
-            "echo x > /usr/x".to_owned(),
-            "echo x > /etc/x".to_owned(),
-            "echo x > /proc/sys/kernel/hostname".to_owned(),
-            "echo x > /sys/x".to_owned(),
-            "echo x > /dev/x".to_owned(),
-            "echo x > /x".to_owned(),
-            "echo x > /run/foreman/x".to_owned(),
-            "echo x >> .git".to_owned(),
-            format!("echo x > '{out}/no/such/folder'"),
-            format!("cat '{out}/file'"),
-            format!("echo x > /proc/self/root/{out}/x"),
-            format!("echo x > /proc/self/cwd/../../outside/x"),
-        ] {
-            let ended = run(&held.at.cage, &["sh", "-c", &line]).await;
-            assert_ne!(ended.exit, Exit::Code(0), "{line}");
-            held.nobody_asks();
-        }
-        // A descriptor that is only a path reads and writes nothing.
-        let flags = (libc::O_PATH | libc::O_CREAT).to_string();
-        let path = outside.join("file");
-        let said = attack(&held.at.cage, "file", &["open", text(&path), &flags]).await;
-        assert_eq!(said, "open 2\n");
-        held.nobody_asks();
-        assert!(!outside.join("x").exists());
-    });
-}
-
-pub fn a_path_that_changes_meanwhile_gains_nothing() {
-    held(async |mut held| {
-        let outside = outside();
-        let (good, evil) = (outside.join("allowed"), outside.join("refused"));
-        for path in [&good, &evil] {
-            std::fs::write(path, "words").unwrap();
-            belongs_to_the_cage(path);
-        }
-        let cage = &held.at.cage;
-        let arguments = ["flip", text(&good), text(&evil)];
-        let flipping = attack(cage, "file", &arguments);
-        tokio::pin!(flipping);
-        let mut asked_for = HashMap::<PathBuf, usize>::new();
-        let said = loop {
-            tokio::select! {
-                said = &mut flipping => break said,
-                asked = held.asked.recv() => {
-                    let asked = asked.unwrap();
-                    *asked_for.entry(asked.attempt.path.clone()).or_default() += 1;
-                    let verdict = if asked.attempt.path == good {
-                        FileVerdict::Once
-                    } else {
-                        FileVerdict::Refuse
-                    };
-                    asked.answer(verdict);
-                }
-            }
-        };
-        let got: Vec<&str> = said
-            .lines()
-            .filter_map(|line| line.strip_prefix("got "))
-            .collect();
-        assert!(!got.is_empty(), "{asked_for:?}");
-        assert!(got.iter().all(|path| Path::new(path) == good), "{got:?}");
-        assert!(asked_for.contains_key(&evil), "{asked_for:?}");
-    });
-}
-
 pub fn when_nobody_answers_any_more_calls_fail() {
     held(async |mut held| {
         let outside = outside();
@@ -479,5 +361,40 @@ pub fn when_nobody_answers_any_more_calls_fail() {
         // Not even a program can be started behind a filter that nobody serves.
         held.at.cage.spawn(payload(&["true"])).await.unwrap_err();
         assert!(!home().join("outside/first").exists());
+    });
+}
+
+pub fn a_hidden_program_waits_where_reads_do() {
+    let config = Config {
+        reads: true,
+        ..Config::default()
+    };
+    held_with(&crate::fixture::spec(), config, async |mut held| {
+        let outside = outside();
+        let tool = outside.join("tool");
+        std::fs::write(&tool, "#!/bin/sh\nexit 3\n").unwrap();
+        std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let cage = &held.at.cage;
+        let answering = async {
+            let asked = held.asked.recv().await.unwrap();
+            let attempt = &asked.attempt;
+            assert_eq!((attempt.call, attempt.access), ("execve", FileAccess::Read));
+            assert_eq!(
+                (attempt.path.as_path(), attempt.can_once),
+                (tool.as_path(), false)
+            );
+            asked.answer(FileVerdict::Show {
+                root: outside.clone(),
+                access: FileAccess::Read,
+            });
+        };
+        let argv = ["sh", "-c", text(&tool)];
+        let (ended, ()) = tokio::join!(run(cage, &argv), answering);
+        assert_eq!(ended.exit, Exit::Code(3), "{ended:?}");
+        held.nobody_asks();
+        let told = held.told.lock().unwrap();
+        let is_tool =
+            |told: &&Told| matches!(told, Told::Executed(program) if program.path == tool);
+        assert_eq!(told.iter().filter(is_tool).count(), 1, "{told:?}");
     });
 }

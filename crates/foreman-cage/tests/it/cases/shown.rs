@@ -1,7 +1,8 @@
 //! What is shown in a running cage, and hidden again.
 
 use crate::fixture::{
-    ROOT_MAPS_TO, attack, folder, home, in_cage, payload, run, shell, spec, until, worktree,
+    ATTACKER, ROOT_MAPS_TO, attack, folder, home, in_cage, payload, run, shell, spec, until,
+    worktree,
 };
 use crate::operator::{Told, belongs_to_the_cage, held, held_with, outside};
 use foreman_cage::files::{Config, FileVerdict, ShowError};
@@ -163,6 +164,38 @@ pub fn what_the_cage_shows_in_its_own_way_is_never_covered() {
     });
 }
 
+pub fn a_place_that_is_bent_meanwhile_is_no_way_into_the_host() {
+    in_cage(&spec(), async |at| {
+        let source = home().join("way/shown");
+        std::fs::create_dir_all(&source).unwrap();
+        let cage = &at.cage;
+        let argv = [
+            ATTACKER,
+            "attack",
+            "file",
+            "bend",
+            &text(&home()).to_owned(),
+        ];
+        let child = cage.spawn(payload(&argv)).await.unwrap();
+        let mut shown = 0;
+        for _ in 0..40 {
+            match cage.show(&source, Write).await {
+                Ok(()) => {
+                    shown += 1;
+                    assert!(cage.hide(&source).await.unwrap());
+                }
+                Err(ShowError::NoPlace { .. } | ShowError::Kernel { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        cage.signal(child.pid, 9).unwrap();
+        cage.wait(child.pid).await;
+        assert!(!worktree().join("shown").exists(), "made on the host");
+        let mounts = shell(cage, "cat /proc/self/mountinfo").await;
+        assert!(!mounts.contains("shown"), "{shown}: {mounts}");
+    });
+}
+
 pub fn a_source_that_is_not_what_was_shown_is_refused() {
     in_cage(&spec(), async |at| {
         let outside = outside();
@@ -199,10 +232,10 @@ pub fn a_source_that_is_not_what_was_shown_is_refused() {
     });
 }
 
-pub fn sockets_of_the_host_need_a_question_of_their_own() {
+pub fn host_sockets_need_another_question() {
     in_cage(&spec(), async |at| {
         let outside = outside();
-        let socket = outside.join("deep/er/socket");
+        let socket = outside.join("d/s");
         std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
         let _listener = UnixListener::bind(&socket).unwrap();
         for root in [&outside, &socket] {
@@ -236,6 +269,39 @@ pub fn a_verdict_that_cannot_be_carried_out_refuses_the_call() {
         let told = held.told.lock().unwrap();
         let not_shown = |told: &&Told| matches!(told, Told::NotShown(root, _) if *root == home());
         assert_eq!(told.iter().filter(not_shown).count(), 1, "{told:?}");
+    });
+}
+
+pub fn a_link_of_the_host_leads_to_what_is_shown() {
+    held(async |mut held| {
+        let outside = outside();
+        let linked = home().join("linked");
+        std::os::unix::fs::symlink(&outside, &linked).unwrap();
+        let path = linked.join("new");
+        let cage = &held.at.cage;
+        let answering = async {
+            let asked = held.asked.recv().await.unwrap();
+            assert_eq!(asked.attempt.path, outside.join("new"));
+            asked.answer(FileVerdict::Show {
+                root: outside.clone(),
+                access: Write,
+            });
+        };
+        let line = format!("echo words > '{}'", path.display());
+        let (_, ()) = tokio::join!(shell(cage, &line), answering);
+        assert_eq!(
+            std::fs::read_to_string(outside.join("new")).unwrap(),
+            "words\n"
+        );
+        // Hidden again, it is asked about again.
+        assert!(held.at.cage.hide(&outside).await.unwrap());
+        let cage = &held.at.cage;
+        let refusing = async {
+            let asked = held.asked.recv().await.unwrap();
+            assert_eq!(asked.attempt.path, outside.join("new"));
+            asked.answer(FileVerdict::Refuse);
+        };
+        tokio::join!(fails(cage, &line), refusing);
     });
 }
 
@@ -323,4 +389,56 @@ pub fn programs_are_told_with_their_arguments_and_ends() {
         assert_eq!(end(echo.pid), Some(Some(Exit::Code(0))));
         assert_eq!(end(fail.pid), Some(Some(Exit::Code(7))));
     });
+}
+
+pub fn a_folder_that_may_be_written_stays_so_below_one_that_may_be_read() {
+    in_cage(&spec(), async |at| {
+        let outside = outside();
+        let inner = outside.join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        belongs_to_the_cage(&inner);
+        let (cage, out) = (&at.cage, outside.display());
+        cage.show(&inner, Write).await.unwrap();
+        cage.show(&outside, Read).await.unwrap();
+        shell(cage, &format!("echo > '{out}/inner/one'")).await;
+        fails(cage, &format!("echo > '{out}/one'")).await;
+        assert!(cage.hide(&outside).await.unwrap());
+        shell(cage, &format!("echo > '{out}/inner/two'")).await;
+        assert_eq!(shell(cage, &format!("ls '{out}'")).await, "inner\n");
+        assert!(cage.hide(&inner).await.unwrap());
+        assert_eq!(shell(cage, "ls -A ~").await, "trees\n");
+    });
+}
+
+pub fn what_is_mounted_below_it_later_on_the_host_does_not_appear() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped as an ordinary user: only root can mount something on the host");
+        return;
+    }
+    // In a copy of the host's mounts that shares what is mounted, as a desktop's do.
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+    let mount = |source: Option<&str>, at: &Path, kind: Option<&str>, flags| {
+        nix::mount::mount(source, at, kind, flags, None::<&str>).unwrap();
+    };
+    use nix::mount::MsFlags;
+    mount(
+        None,
+        Path::new("/"),
+        None,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+    );
+    let outside = outside();
+    mount(Some("shared"), &outside, Some("tmpfs"), MsFlags::empty());
+    mount(None, &outside, None, MsFlags::MS_SHARED);
+    let later = outside.join("later");
+    std::fs::create_dir(&later).unwrap();
+    in_cage(&spec(), async |at| {
+        at.cage.show(&outside, Read).await.unwrap();
+        mount(Some("later"), &later, Some("tmpfs"), MsFlags::empty());
+        std::fs::write(later.join("secret"), "secret").unwrap();
+        let line = format!("ls -A '{}'", later.display());
+        assert_eq!(shell(&at.cage, &line).await, "");
+    });
+    nix::mount::umount2(&later, nix::mount::MntFlags::MNT_DETACH).unwrap();
+    nix::mount::umount2(&outside, nix::mount::MntFlags::MNT_DETACH).unwrap();
 }
