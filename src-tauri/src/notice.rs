@@ -186,10 +186,14 @@ fn line(happening: &Happening) -> String {
     }
 }
 
-/// Host and port of what was attempted, safe to show.
+/// Host and port, or path, of what was attempted, safe to show.
 #[must_use]
 pub fn destination(subject: &Subject) -> String {
-    let Subject::Egress { host, port, .. } = subject;
+    let (host, port) = match subject {
+        Subject::Egress { host, port, .. } => (host, port),
+        // What was wanted is in it, too: reading and writing are not the same.
+        subject => return short(&subject.to_string(), LONGEST_LINE),
+    };
     let host = match host {
         foreman_domain::Host::Address(std::net::IpAddr::V6(address)) => format!("[{address}]"),
         host => short(&host.to_string(), LONGEST_LINE),

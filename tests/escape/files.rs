@@ -4,8 +4,10 @@ use crate::Attack;
 use crate::attacks;
 use crate::ground::{Ground, none_succeeded};
 use anyhow::{Result, ensure};
-use foreman_testkit::repos;
+use foreman_domain::{ConnectVerdict, EventKind};
+use foreman_testkit::{PATIENCE, eventually, repos};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 pub fn attacks() -> Vec<Attack> {
@@ -13,11 +15,15 @@ pub fn attacks() -> Vec<Attack> {
         ["E64"] writing_outside_the_worktree_reaches_nothing_of_the_host,
         ["E65"] a_planted_link_leads_nowhere_for_the_cage_and_for_the_host,
         ["E65"] a_link_swapped_between_check_and_use_leads_nowhere,
+        ["E64"] a_write_outside_waits_for_a_decision_and_reaches_nothing_before,
+        ["E65"] a_path_that_is_swapped_while_it_is_held_opens_what_the_card_showed,
         ["E66"] hard_links_to_files_outside_cannot_be_made,
         ["E69"] a_credential_store_is_not_opened_by_a_wide_rule,
         ["E70"] other_ways_to_open_a_file_end_the_same,
         ["E70"] device_nodes_cannot_be_made_or_found,
+        ["E70"] every_call_that_changes_a_file_outside_is_held_and_refused,
         ["E82"] credential_files_are_unreadable,
+        ["E82"] credential_files_raise_no_card_although_reads_are_held,
         ["E83"] a_worktree_reached_by_a_link_or_dots_is_still_itself,
         ["E84"] another_name_for_a_tool_changes_no_verdict,
     ]
@@ -89,6 +95,118 @@ fn writing_outside_the_worktree_reaches_nothing_of_the_host(ground: &Ground<'_>)
         .arena
         .control(&["write", &home.join("control.txt").display().to_string()])?;
     ensure!(control.to_string().contains("\"ok\":true"), "{control}");
+    Ok(())
+}
+
+/// A folder of the operator's that a cage could be let into, if somebody decided so.
+fn outside(ground: &Ground<'_>, name: &str) -> Result<PathBuf> {
+    let folder = ground.stage.bench.scratch(name)?.canonicalize()?;
+    // As root a run is another user, who could do nothing there: nobody would be asked.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))?;
+    Ok(folder)
+}
+
+fn a_write_outside_waits_for_a_decision_and_reaches_nothing_before(
+    ground: &Ground<'_>,
+) -> Result<()> {
+    let arena = ground.fresh(&[])?;
+    let folder = outside(ground, "e64-held")?;
+    let path = folder.join("new.txt");
+    let job = arena.start_attack(&["write", &path.display().to_string()])?;
+    let block = arena.block(&format!("write {}", path.display()))?;
+    ensure!(job.reply()?.is_none(), "it did not wait: {:?}", job.reply());
+    ensure!(!path.exists(), "it was made before anybody decided");
+    arena.product().deny(&block, "it is an attack")?;
+    let saw = job.wait(PATIENCE)?.json()?;
+    let wrote = &saw[path.display().to_string()];
+    ensure!(wrote["ok"] == false && wrote["errno"] == "EACCES", "{saw}");
+    ensure!(!path.exists(), "it was made although it was denied");
+    arena
+        .run()
+        .wait_for("the held action in the feed", |event| match &event.kind {
+            EventKind::File {
+                subject,
+                verdict: ConnectVerdict::Held { .. },
+                ..
+            } if subject.to_string() == format!("write {}", path.display()) => Some(()),
+            _ => None,
+        })
+}
+
+fn a_path_that_is_swapped_while_it_is_held_opens_what_the_card_showed(
+    ground: &Ground<'_>,
+) -> Result<()> {
+    let arena = ground.fresh(&[])?;
+    let victim = victim(ground, "e65-held.txt")?;
+    let folder = outside(ground, "e65-swapped")?;
+    let shown = folder.join("shown.txt");
+    // What the card shows is what the link led to when it was held; the link leads elsewhere by then.
+    let script = format!(
+        "ln -sfn '{0}' way.ignored; (echo attack > way.ignored; echo $? > said.ignored) & \
+         while ! [ -e swap.ignored ]; do sleep 0.05; done; \
+         ln -sfn '{1}' way.ignored; touch swapped.ignored; wait; cat said.ignored",
+        shown.display(),
+        victim.display()
+    );
+    let job = arena.shell_job(&script)?;
+    let block = arena.block(&format!("write {}", shown.display()))?;
+    let worktree = arena.worktree().to_owned();
+    fs::write(worktree.join("swap.ignored"), "")?;
+    eventually("the link was swapped", PATIENCE, || {
+        worktree.join("swapped.ignored").exists()
+    })?;
+    arena.product().amend(&block, &[])?;
+    // The kernel looks at the path anew: what it leads to now is held, or was what the card showed.
+    let reply = job.wait_denying(PATIENCE)?;
+    untouched(&victim)?;
+    ensure!(reply.code == 0, "{reply:?}");
+    Ok(())
+}
+
+fn every_call_that_changes_a_file_outside_is_held_and_refused(ground: &Ground<'_>) -> Result<()> {
+    let arena = ground.fresh(&[])?;
+    let folder = outside(ground, "e70-held")?;
+    let file = folder.join("there.txt");
+    ground.stage.bench.write(&file, "untouched\n")?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666))?;
+    for attack in ["alter", "open-ways"] {
+        let saw = arena.attack(&[attack, &file.display().to_string()])?;
+        let others: &[&str] = match attack {
+            // What is not there for the cage cannot be opened by a handle at all.
+            "open-ways" => &["handle"],
+            _ => &[],
+        };
+        none_succeeded(&saw, others)?;
+    }
+    untouched(&file)?;
+    let names: Vec<_> = fs::read_dir(&folder)?.flatten().collect();
+    ensure!(names.len() == 1, "something was made: {names:?}");
+    Ok(())
+}
+
+fn credential_files_raise_no_card_although_reads_are_held(ground: &Ground<'_>) -> Result<()> {
+    let arena = ground.fresh(&["--hold-reads"])?;
+    let bench = &ground.stage.bench;
+    let mut attack = vec!["read".to_owned()];
+    for name in [
+        ".ssh/id_ed25519",
+        ".aws/credentials",
+        ".netrc",
+        ".bash_history",
+    ] {
+        let path = bench.home().join(name);
+        bench.write(&path, "SECRET-E82\n")?;
+        attack.push(path.display().to_string());
+    }
+    let attack: Vec<&str> = attack.iter().map(String::as_str).collect();
+    let saw = arena.start_attack(&attack)?.wait(PATIENCE)?.json()?;
+    none_succeeded(&saw, &[])?;
+    let carded = arena
+        .run()
+        .events()
+        .iter()
+        .any(|event| matches!(event.kind, EventKind::Block { .. }));
+    ensure!(!carded, "a card was shown for a store of credentials");
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 
 mod attempts;
 mod bounds;
+mod files;
 mod gate;
 mod going_on;
 mod holds;
@@ -51,6 +52,7 @@ fn cases(stage: &Stage, who: Who) -> Vec<Case<'_>> {
         cases.extend(policy::cases(stage));
         cases.extend(preparing::cases(stage));
         cases.extend(bounds::cases(stage));
+        cases.extend(files::cases(stage));
         cases.extend(going_on::cases(stage));
         cases.extend(repositories::cases(stage));
         cases.extend(shells::cases(stage));

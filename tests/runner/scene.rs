@@ -148,6 +148,7 @@ impl Scene {
                 ..Policy::default()
             },
             hold: HoldMode::Hold,
+            hold_reads: false,
             bounds: Bounds::default(),
             steps: steps(script, terminal, &worktree, &files),
             base: worktree.base_commit,

@@ -7,11 +7,11 @@
 //! it never runs in a cage whose walls were not proven first, and they were proven where it runs.
 
 use crate::exchange::{Begun, Exchange, Started};
-use crate::wire::{self, What};
+use crate::files::watch::Watch;
+use crate::wire::{self, Go, What};
 use crate::{Payload, ProbeResult, SpawnError, kernel};
-use nix::sys::socket::{MsgFlags, send};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// How long a program that was started for nothing may take to end.
@@ -30,7 +30,7 @@ pub(crate) struct First {
 impl First {
     /// Asks process 1 for it, also where there is no runtime yet.
     pub fn begin(payload: Payload, exchange: &Exchange) -> io::Result<Self> {
-        let memory = payload.memory_file()?;
+        let memory = payload.memory_file(None)?;
         let (gate, waiting) = wire::pair()?;
         kernel::do_not_block(gate.as_fd())?;
         let begun = exchange.begin(What::Waiting, payload.stdio.into(), &[memory, waiting])?;
@@ -61,19 +61,21 @@ impl First {
     }
 
     /// Lets it go, if it is what is asked for; otherwise it has ended when this returns. One that broke
-    /// through a wall may have kept something of what is behind, and does not go either.
+    /// through a wall may have kept something of what is behind, and does not go either. Comes with its
+    /// gate, the door of one that is watched.
     pub async fn release<'it>(
         self,
         asked: &Payload,
+        watch: Option<Watch>,
         exchange: &'it Exchange,
-    ) -> Option<Started<'it>> {
+    ) -> Option<(Started<'it>, OwnedFd)> {
         if self.payload != *asked || self.all_held != Some(true) {
             self.dismiss(exchange).await;
             return None;
         }
         let started = exchange.adopt(self.begun).await.ok()?;
-        match send(self.gate.as_raw_fd(), b"g", MsgFlags::MSG_NOSIGNAL) {
-            Ok(_) => Some(started),
+        match wire::send(self.gate.as_fd(), &Go { watch }, &[]) {
+            Ok(()) => Some((started, self.gate)),
             // It was killed: it is started anew.
             Err(_) => None,
         }

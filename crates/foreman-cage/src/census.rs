@@ -158,7 +158,7 @@ fn on_file_systems(process: &Path) -> Option<u64> {
 }
 
 /// The kernel writes space, tab, newline and backslash as three octal digits.
-fn unescaped(point: &str) -> String {
+pub(crate) fn unescaped(point: &str) -> String {
     let escapes = [
         ("\\040", " "),
         ("\\011", "\t"),

@@ -1,5 +1,6 @@
 //! Programs in a cage, as those who start them see them.
 
+use crate::files::watch::Watch;
 use crate::wire::{Program, Stdio};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::io::{self, Seek as _, Write as _};
@@ -18,10 +19,11 @@ pub struct Payload {
 
 impl Payload {
     /// A file in memory that holds the program, at its beginning.
-    pub(crate) fn memory_file(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn memory_file(&self, watch: Option<Watch>) -> io::Result<OwnedFd> {
         let program = Program {
             argv: self.argv.clone(),
             env: self.env.clone(),
+            watch,
         };
         let text = serde_json::to_vec(&program).map_err(io::Error::other)?;
         let mut file = std::fs::File::from(memfd_create("program", MFdFlags::MFD_CLOEXEC)?);

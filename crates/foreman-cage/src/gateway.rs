@@ -44,6 +44,7 @@ mod sockets_of;
 mod udp;
 mod watch;
 
+pub(crate) use holder::argv;
 pub use judge::{Allowance, Attempt, Closed, ConnectionId, HolderProbe, Judge, Route, Verdict};
 pub use plumbing::{PlumbError, plumb, plumb_preferring};
 pub use sockets::{GateKind, Sockets};

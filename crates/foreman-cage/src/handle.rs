@@ -2,17 +2,24 @@
 
 use crate::ahead::First;
 use crate::exchange::{Exchange, Started};
+use crate::files::show::Sockets;
+use crate::files::view::View;
+use crate::files::watch::{self, Watch};
+use crate::files::{self, FileJudge, Supervisor};
 use crate::wire::{NotRun, Stdio, What};
 use crate::{
     Child, Exit, Payload, PayloadStdio, ProbeResult, ProcessSample, SpawnError, Spent, census,
-    kernel, probe,
+    kernel, probe, wire,
 };
+use foreman_domain::FileAccess;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// How long the probes may take: they end by themselves long before.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
@@ -30,6 +37,11 @@ pub struct Cage {
     /// The cage's `/proc`.
     proc: OwnedFd,
     exchange: Exchange,
+    /// Its file tree.
+    view: Arc<View>,
+    /// Who takes its programs' calls on files, and why it could not take those of one.
+    supervisor: OnceLock<Supervisor>,
+    unwatched: OnceLock<String>,
     /// A program that was started ahead.
     first: Mutex<Option<First>>,
     reaped: bool,
@@ -40,6 +52,7 @@ impl Cage {
         init: Pid,
         process: OwnedFd,
         proc: OwnedFd,
+        view: View,
         exchange: Exchange,
         first: Option<First>,
     ) -> Self {
@@ -48,6 +61,9 @@ impl Cage {
             process,
             proc,
             exchange,
+            view: Arc::new(view),
+            supervisor: OnceLock::new(),
+            unwatched: OnceLock::new(),
             first: Mutex::new(first),
             reaped: false,
         }
@@ -66,19 +82,16 @@ impl Cage {
     /// [`SpawnError::NotStarted`] when the program cannot be executed, else what failed.
     pub async fn spawn(&self, payload: Payload) -> Result<Child, SpawnError> {
         let first = self.first().take();
+        let watch = self.watch();
         let released = match first {
-            Some(first) => first.release(&payload, &self.exchange).await,
+            Some(first) => first.release(&payload, watch, &self.exchange).await,
             None => None,
         };
-        let started = match released {
-            Some(started) => started,
-            None => {
-                let memory = payload.memory_file().map_err(SpawnError::Talk)?;
-                let (what, stdio) = (What::Program, payload.stdio.into());
-                self.exchange.start(what, stdio, &[memory]).await?
-            }
+        let Some((started, gate)) = released else {
+            return self.spawn_beside(payload).await;
         };
-        self.child(started, payload.stdio).await
+        self.child(started, payload.stdio, watch.map(|_| gate))
+            .await
     }
 
     /// Starts a program beside what was started ahead, which goes on waiting for its turn: confined like
@@ -87,14 +100,52 @@ impl Cage {
     /// # Errors
     /// As [`Cage::spawn`].
     pub async fn spawn_beside(&self, payload: Payload) -> Result<Child, SpawnError> {
-        let memory = payload.memory_file().map_err(SpawnError::Talk)?;
+        let watch = self.watch();
+        let memory = payload.memory_file(watch).map_err(SpawnError::Talk)?;
         let (what, stdio) = (What::Program, payload.stdio.into());
-        let started = self.exchange.start(what, stdio, &[memory]).await?;
-        self.child(started, payload.stdio).await
+        let (door, theirs) = wire::pair().map_err(SpawnError::Talk)?;
+        let mut fds = vec![memory];
+        fds.extend(watch.map(|_| theirs));
+        let started = self.exchange.start(what, stdio, &fds).await?;
+        drop(fds);
+        self.child(started, payload.stdio, watch.map(|_| door))
+            .await
+    }
+
+    /// What is to be watched of a program that is started now.
+    fn watch(&self) -> Option<Watch> {
+        self.supervisor.get().map(Supervisor::watch)
+    }
+
+    /// Takes the calls of a program from now on: its very first one waits for that.
+    async fn take_over(&self, door: OwnedFd) -> Result<(), SpawnError> {
+        match watch::taken_at(door).await {
+            Ok(Some(listener)) => {
+                let supervisor = self.supervisor.get();
+                supervisor.map_or(Ok(()), |supervisor| supervisor.add(listener))
+            }
+            // It ended before, and has said why.
+            Ok(None) => Ok(()),
+            Err(error) if error.raw_os_error().is_some() => {
+                // The mounts refuse what nobody is asked about.
+                let _ = self.unwatched.set(error.to_string());
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+        .map_err(SpawnError::Talk)
     }
 
     /// Waits until a program is executed.
-    async fn child(&self, started: Started<'_>, stdio: PayloadStdio) -> Result<Child, SpawnError> {
+    async fn child(
+        &self,
+        started: Started<'_>,
+        stdio: PayloadStdio,
+        door: Option<OwnedFd>,
+    ) -> Result<Child, SpawnError> {
+        if let Some(door) = door {
+            self.take_over(door).await?;
+        }
         let status = started.status().await?;
         let pid = started.pid.unsigned_abs();
         if !status.is_empty() {
@@ -144,6 +195,75 @@ impl Cage {
     pub async fn kill_all(&self) -> u32 {
         self.dismiss_first().await;
         self.exchange.kill_all().await.unwrap_or(0)
+    }
+
+    /// Has calls on files outside of what the cage may write wait for a judge, and tells it of programs;
+    /// for every program that is started from now on, until `cancel` fires. Must be called on a runtime,
+    /// and once. Where [`files::available`] fails, programs run without, and the mounts refuse as ever.
+    ///
+    /// # Errors
+    /// When it cannot be begun.
+    pub fn hold_files<J: FileJudge>(
+        &self,
+        config: files::Config,
+        judge: Arc<J>,
+        cancel: &CancellationToken,
+    ) -> io::Result<()> {
+        let view = Arc::clone(&self.view);
+        let (init, cancel) = (self.init_pid(), cancel.child_token());
+        let supervisor = Supervisor::start(view, init, &config, judge, cancel)?;
+        self.view.places.close(config.closed);
+        let begun = self.supervisor.set(supervisor);
+        begun.map_err(|_| io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Why calls on files are not held although they should be: the kernel's answer.
+    #[must_use]
+    pub fn why_files_are_not_held(&self) -> Option<&str> {
+        self.unwatched.get().map(String::as_str)
+    }
+
+    /// Whether a path could be shown in the running cage, as far as that does not change: cheap.
+    ///
+    /// # Errors
+    /// [`files::ShowError::Closed`] and [`files::ShowError::Covers`].
+    pub fn may_show(&self, root: &Path, access: FileAccess) -> Result<(), files::ShowError> {
+        self.view.may_show(root, access)
+    }
+
+    /// Shows a folder or file of the host in the running cage, at its own place, with all that is
+    /// mounted in it. Its programs see it from now on; they need not be started again. Done already when it,
+    /// or a folder above it, is shown. All or nothing, also when the future is dropped.
+    ///
+    /// A program that stood in a folder that was seen before, or has a file of it open, keeps the old view
+    /// of it. A single file cannot be replaced by another (EBUSY): show its folder.
+    ///
+    /// # Errors
+    /// Why nothing was shown.
+    pub async fn show(&self, root: &Path, access: FileAccess) -> Result<(), files::ShowError> {
+        self.view.show(root, access, Sockets::Refuse).await
+    }
+
+    /// As [`Cage::show`], although sockets of the host are below: whoever reaches one reaches the program
+    /// behind it.
+    ///
+    /// # Errors
+    /// As [`Cage::show`].
+    pub async fn show_with_sockets(
+        &self,
+        root: &Path,
+        access: FileAccess,
+    ) -> Result<(), files::ShowError> {
+        self.view.show(root, access, Sockets::Accept).await
+    }
+
+    /// Hides what [`Cage::show`] showed at this very path; whether there was any. New opens fail from now
+    /// on. What is open stays open, and can be written where it was opened for that.
+    ///
+    /// # Errors
+    /// Why it is still shown.
+    pub async fn hide(&self, root: &Path) -> Result<bool, files::ShowError> {
+        self.view.hide(root).await
     }
 
     /// Every process of the cage but process 1.

@@ -75,6 +75,11 @@ impl Identity {
         }
     }
 
+    /// User and group of the host that the launcher became for the cage, where it is root.
+    pub fn host_user(self) -> Option<(u32, u32)> {
+        self.change.then_some((self.outside_uid, self.outside_gid))
+    }
+
     /// Becomes the cage's user, where the launcher is root. In the child only.
     pub fn take(self) -> Result<(), Failed> {
         if !self.change {

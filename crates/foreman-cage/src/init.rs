@@ -64,12 +64,17 @@ pub(crate) fn serve(
     limit_processes(spec).during(step, during("limits"))?;
     kernel::drop_capabilities().during(step, during("capabilities"))?;
     kernel::process_control(libc::PR_SET_NO_NEW_PRIVS, 1).during(step, during("no_new_privs"))?;
-    wire::send(
-        socket.as_fd(),
-        &Report::Ready,
-        &[built.why.as_fd(), built.proc.as_fd()],
-    )
-    .during(step, during("answering"))?;
+    let ready = Report::Ready {
+        own: built.own.clone(),
+    };
+    let handles = [
+        built.why.as_fd(),
+        built.proc.as_fd(),
+        built.root.as_fd(),
+        built.user_namespace.as_fd(),
+        built.mount_namespace.as_fd(),
+    ];
+    wire::send(socket.as_fd(), &ready, &handles).during(step, during("answering"))?;
     // Made while the launcher goes on. No required wall: where it cannot be had, the probes say so.
     let ruleset: Option<OwnedFd> = landlock_wall::rules(spec)
         .ok()
@@ -246,6 +251,7 @@ fn start(
         What::Waiting => (Some(next()?), Some(next()?)),
         What::Probes => (None, None),
     };
+    let door = fds.next();
     let (streams, ends) = make_streams(stdio).during(Step::Prepare, || "streams".into())?;
     // SAFETY: this process has one thread.
     match unsafe { fork() }.during(Step::Prepare, || "fork".into())? {
@@ -253,9 +259,11 @@ fn start(
         ForkResult::Child => {
             let run = || {
                 let why = match (memory, gate) {
-                    (Some(memory), None) => Some(payload::become_program(around, memory, streams)),
+                    (Some(memory), None) => {
+                        Some(payload::become_program(around, memory, streams, door))
+                    }
                     (Some(memory), Some(gate)) => {
-                        payload::become_program_when_told(around, memory, streams, &gate, &status)
+                        payload::become_program_when_told(around, memory, streams, gate, &status)
                     }
                     (None, _) => {
                         payload::become_probes(around, streams, status);

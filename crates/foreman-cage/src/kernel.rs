@@ -5,7 +5,9 @@
 
 mod attempts;
 mod descriptors;
+mod events;
 mod mounts;
+mod notifications;
 mod privilege;
 mod processes;
 mod terminals;
@@ -17,16 +19,21 @@ pub(crate) use attempts::{
 pub(crate) use descriptors::{
     close_all_but, close_on_exec_from, do_not_block, duplicate_to, on_runtime,
 };
+pub(crate) use events::Events;
 pub(crate) use mounts::{
-    MountFlags, attach_tree, attach_tree_over, clone_tree, clone_tree_at, pivot_here,
-    restrict_mount, restrict_tree,
+    MountFlags, attach_tree, attach_tree_over, clone_mount, clone_tree, clone_tree_at,
+    make_writable, pivot_here, restrict_mount, restrict_tree,
+};
+pub(crate) use notifications::{
+    Notification, call_waits, can_listen, end_with_descriptor, end_with_error,
+    install_listening_filter, let_go_on, read_memory, receive_call, wake_in_step,
 };
 pub(crate) use privilege::{
     drop_capabilities, enter_landlock, install_filter, landlock_abi, new_session_keyring,
 };
 pub(crate) use processes::{
-    end_process, fork_sister, hard_limit, limit, process_control, process_fd, reap_one,
-    reset_signal_handlers, signal_process,
+    end_of_process, end_process, fork_sister, hard_limit, limit, process_control, process_fd,
+    reap_one, reset_signal_handlers, signal_process, thread_fd,
 };
 pub(crate) use terminals::{open_terminal, resize_terminal, take_terminal};
 

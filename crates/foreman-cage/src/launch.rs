@@ -11,6 +11,8 @@
 
 use crate::ahead::First;
 use crate::exchange::Exchange;
+use crate::files::places::Places;
+use crate::files::view::{Handles, View};
 use crate::identity::Identity;
 use crate::kernel;
 use crate::sources::Sources;
@@ -77,12 +79,13 @@ pub fn launch_ahead<T>(
 ) -> (Result<Launched, LaunchError>, T) {
     let building = begin(spec);
     let done = meanwhile();
-    let launched = building.and_then(|(construction, socket)| finish(construction, socket, first));
+    let places = Places::of(spec);
+    let launched = building.and_then(|begun| finish(begun, places, first));
     (launched.map_err(remedy::explain), done)
 }
 
 /// Forks everything.
-fn begin(spec: &CageSpec) -> Result<(Construction, OwnedFd), Failed> {
+fn begin(spec: &CageSpec) -> Result<Begun, Failed> {
     spec.check().during(Step::CheckSpec, String::new)?;
     one_thread()?;
     let identity = Identity::of_launcher(spec)?;
@@ -108,15 +111,27 @@ fn begin(spec: &CageSpec) -> Result<(Construction, OwnedFd), Failed> {
         outer: Some(outer),
         init: None,
     };
-    Ok((construction, socket))
+    Ok(Begun {
+        construction,
+        socket,
+        identity,
+    })
+}
+
+/// What was forked.
+struct Begun {
+    construction: Construction,
+    socket: OwnedFd,
+    identity: Identity,
 }
 
 /// Waits until everything is built.
-fn finish(
-    mut construction: Construction,
-    socket: OwnedFd,
-    first: Option<Payload>,
-) -> Result<Launched, Failed> {
+fn finish(begun: Begun, places: Places, first: Option<Payload>) -> Result<Launched, Failed> {
+    let Begun {
+        mut construction,
+        socket,
+        identity,
+    } = begun;
     let parts = match construction.collect(&socket) {
         Ok(parts) => parts,
         Err(failed) => {
@@ -130,7 +145,8 @@ fn finish(
     let first = first.and_then(|payload| First::begin(payload, &exchange).ok());
     let init = construction.finish()?;
     let process = kernel::process_fd(init.as_raw()).map_err(during_answer)?;
-    let cage = Cage::new(init, process, parts.proc, exchange, first);
+    let view = View::new(parts.handles, places, identity);
+    let cage = Cage::new(init, process, parts.proc, view, exchange, first);
     let sockets = parts.sockets.map_err(remedy::explain);
     let gate = sockets.as_ref().ok();
     let gate = gate.map(|sockets| sockets.gate().name().to_owned());
@@ -166,6 +182,7 @@ struct Parts {
     sockets: Result<gateway::Sockets, Failed>,
     why: OwnedFd,
     proc: OwnedFd,
+    handles: Handles,
 }
 
 impl Construction {
@@ -175,8 +192,13 @@ impl Construction {
         let mut looks = 0;
         loop {
             (sockets, files) = match (sockets, files) {
-                (Some(sockets), Some((why, proc))) if self.init.is_some() => {
-                    return Ok(Parts { sockets, why, proc });
+                (Some(sockets), Some((why, proc, handles))) if self.init.is_some() => {
+                    return Ok(Parts {
+                        sockets,
+                        why,
+                        proc,
+                        handles,
+                    });
                 }
                 incomplete => incomplete,
             };
@@ -198,11 +220,17 @@ impl Construction {
                     sockets = Some(Ok(taken));
                 }
                 Report::NotPlumbed(why) => sockets = Some(Err(why)),
-                Report::Ready => {
-                    let mut fds = fds.into_iter();
-                    if let (Some(why), Some(proc)) = (fds.next(), fds.next()) {
-                        files = Some((why, proc));
-                    }
+                Report::Ready { own } => {
+                    let Ok([why, proc, root, user, mounts]) = <[OwnedFd; 5]>::try_from(fds) else {
+                        return Err(no_answer("it gave out no handles", libc::EBADF));
+                    };
+                    let handles = Handles {
+                        root,
+                        user,
+                        mounts,
+                        own,
+                    };
+                    files = Some((why, proc, handles));
                 }
                 Report::Failed(failed) => return Err(failed),
             }

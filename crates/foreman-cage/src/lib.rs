@@ -3,7 +3,8 @@
 //! [`launch`] builds a [`Cage`] from a [`CageSpec`]: namespaces, a private root, a private network
 //! and a process 1 that starts programs in it. Each program is confined once more, in a second user
 //! namespace, without capabilities, behind Landlock and a system call filter, before its first
-//! instruction. [`Cage::probe`] proves the walls from inside.
+//! instruction. [`Cage::probe`] proves the walls from inside. Calls on [`files`] outside of it wait until
+//! somebody has decided, and paths can be shown in it and hidden again while it runs.
 //!
 //! Invariants: a program never runs with a required wall missing; what is not asked for in the
 //! specification is not there; when the supervisor's process ends, however it ends, the cage ends;
@@ -27,6 +28,7 @@ mod devices;
 mod error;
 mod etc_view;
 mod exchange;
+pub mod files;
 pub mod gateway;
 mod handle;
 mod identity;

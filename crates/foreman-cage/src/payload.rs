@@ -2,13 +2,15 @@
 //! up around it, in an order in which none is in the way of the next.
 //!
 //! Order: session and streams, working directory, second user namespace (in which nobody can make
-//! another), limits, capabilities, Landlock, descriptors, system call filter. What fails before the
-//! end is reported over the status pipe and the process ends; it never runs unconfined.
+//! another), limits, capabilities, Landlock, descriptors, system call filter; last, where calls on files
+//! are held, the filter that makes them wait. What fails before the end is reported over the status pipe
+//! and the process ends; it never runs unconfined.
 
+use crate::files::watch::{self, Watch};
 use crate::init::Surroundings;
 use crate::kernel;
 use crate::program;
-use crate::wire::{self, During, Failed, NotRun, Program};
+use crate::wire::{self, During, Failed, Go, NotRun, Program};
 use crate::{Step, probe};
 use foreman_domain::Wall;
 use nix::fcntl::{OFlag, openat};
@@ -33,16 +35,29 @@ pub(crate) fn become_program(
     around: &Surroundings<'_>,
     memory: OwnedFd,
     streams: Streams,
+    door: Option<OwnedFd>,
 ) -> NotRun {
-    let confined = prepare(around, memory, streams).and_then(|program| {
+    let confined = prepare(around, memory, streams).and_then(|(program, watch)| {
         confine(around).map_err(NotRun::Unconfined)?;
-        Ok(program)
+        Ok((program, watch))
     });
     match confined {
-        Ok(program) => NotRun::NotStarted {
-            why: program.execute(),
-        },
+        Ok((program, watch)) => execute(&program, watch, door),
         Err(why) => why,
+    }
+}
+
+/// The last step: everything after it is a call of the program's own.
+fn execute(program: &program::Prepared, watch: Option<Watch>, door: Option<OwnedFd>) -> NotRun {
+    if let (Some(watch), Some(door)) = (watch, door) {
+        let step = Step::Seccomp;
+        let put_up = watch::put_up(watch, &door).during(step, || "having calls watched".into());
+        if let Err(failed) = put_up {
+            return NotRun::Unconfined(failed);
+        }
+    }
+    NotRun::NotStarted {
+        why: program.execute(),
     }
 }
 
@@ -52,22 +67,20 @@ pub(crate) fn become_program_when_told(
     around: &Surroundings<'_>,
     memory: OwnedFd,
     streams: Streams,
-    gate: &OwnedFd,
+    gate: OwnedFd,
     status: &OwnedFd,
 ) -> Option<NotRun> {
     let program = match prepare(around, memory, streams) {
-        Ok(program) => program,
+        Ok((program, _)) => program,
         Err(why) => return Some(why),
     };
-    if let Err(failed) = confine(around).and_then(|()| only_these(&[gate, status])) {
+    if let Err(failed) = confine(around).and_then(|()| only_these(&[&gate, status])) {
         return Some(NotRun::Unconfined(failed));
     }
     let results = probe::run(around.spec, around.host, around.gateway);
     wire::send(gate.as_fd(), &results, &[]).ok()?;
-    let told = matches!(nix::unistd::read(gate, &mut [0; 1]), Ok(1));
-    told.then(|| NotRun::NotStarted {
-        why: program.execute(),
-    })
+    let (go, _) = wire::receive::<Go>(gate.as_fd()).ok()??;
+    Some(execute(&program, go.watch, Some(gate)))
 }
 
 /// Everything that a program needs before the walls are up.
@@ -75,7 +88,7 @@ fn prepare(
     around: &Surroundings<'_>,
     memory: OwnedFd,
     streams: Streams,
-) -> Result<program::Prepared, NotRun> {
+) -> Result<(program::Prepared, Option<Watch>), NotRun> {
     let mut text = Vec::new();
     let program = std::fs::File::from(memory)
         .read_to_end(&mut text)
@@ -99,7 +112,7 @@ fn prepare(
         );
         return Err(NotRun::NotStarted { why });
     }
-    Ok(prepared)
+    Ok((prepared, program.watch))
 }
 
 /// Runs the probes, confined like a program, and writes what they saw to `status`.

@@ -47,6 +47,13 @@ pub(crate) struct Built {
     pub namespace_limits: OwnedFd,
     /// Device numbers of the host's own directories, to prove that they are gone.
     pub host: HostPlaces,
+    /// The cage's root, as a path only.
+    pub root: OwnedFd,
+    /// The namespaces that own and hold its mounts.
+    pub user_namespace: OwnedFd,
+    pub mount_namespace: OwnedFd,
+    /// File systems that are the cage's own.
+    pub own: Vec<u64>,
 }
 
 /// Where the host's private places were, by (device, inode).
@@ -97,12 +104,20 @@ pub(crate) fn build(
         )
         .during(Step::PlaceBind, || path.display().to_string())?;
     }
+    let own = root.own.clone();
     root.enter().during(Step::Pivot, String::new)?;
+    let handle = |path: &str, flags| {
+        open(path, flags | OFlag::O_CLOEXEC, Mode::empty()).during(Step::Pivot, || path.to_owned())
+    };
     Ok(Built {
         why,
         proc: proc.dir,
         namespace_limits: proc.namespace_limits,
         host,
+        root: handle("/", OFlag::O_PATH | OFlag::O_DIRECTORY)?,
+        user_namespace: handle("/proc/self/ns/user", OFlag::O_RDONLY)?,
+        mount_namespace: handle("/proc/self/ns/mnt", OFlag::O_RDONLY)?,
+        own,
     })
 }
 

@@ -9,6 +9,8 @@
 //! only processes of the same inner user namespace, and the kernel runs this filter again on what a
 //! tracer changes. Reading memory by `process_vm_readv` has no such need.
 
+pub(crate) mod watch;
+
 use crate::kernel;
 use std::io;
 
@@ -311,7 +313,12 @@ mod tests {
     use super::*;
 
     /// Runs the filter as the kernel does.
-    fn run(filter: &[libc::sock_filter], arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
+    pub(super) fn run(
+        filter: &[libc::sock_filter],
+        arch: u32,
+        number: u32,
+        arguments: [u64; 6],
+    ) -> u32 {
         let mut data = Vec::new();
         data.extend(number.to_le_bytes());
         data.extend(arch.to_le_bytes());

@@ -5,6 +5,7 @@
 //! are therefore small and trusted, but still bounded.
 
 use crate::Step;
+use crate::files::watch::Watch;
 use nix::cmsg_space;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
@@ -29,8 +30,9 @@ pub(crate) enum Report {
     Plumbed { description: Vec<u8> },
     /// The network cannot be captured, so it is empty; the specification accepts that.
     NotPlumbed(Failed),
-    /// The files are there; comes with the listener of `why.sock` and the cage's `/proc`.
-    Ready,
+    /// The files are there; comes with the listener of `why.sock`, the cage's `/proc` and root, and its
+    /// user and mount namespaces; with the numbers of the file systems that are the cage's own.
+    Ready { own: Vec<u64> },
     /// A step failed; nothing follows.
     Failed(Failed),
 }
@@ -84,7 +86,8 @@ impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Start a program, or the probes. Comes with the writing end of the status pipe; for a program
-    /// with a memory file that holds a [`Program`]; for one that waits also with its gate.
+    /// with a memory file that holds a [`Program`]; for one that waits also with its gate, for one that
+    /// is to be watched with its door.
     Spawn { id: u64, what: What, stdio: Stdio },
     /// Signal the process group of a program.
     Signal { pid: i32, signal: i32 },
@@ -115,6 +118,15 @@ pub(crate) enum Stdio {
 pub(crate) struct Program {
     pub argv: Vec<String>,
     pub env: Vec<(String, String)>,
+    /// What is to be watched of it; of one that waits it is said when it may go.
+    #[serde(default)]
+    pub watch: Option<Watch>,
+}
+
+/// What a program that waits is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Go {
+    pub watch: Option<Watch>,
 }
 
 /// What comes over a status pipe before it is closed: nothing when `exec` succeeded.
@@ -264,6 +276,7 @@ mod tests {
         let big = Program {
             argv: vec!["x".repeat(MOST_BYTES)],
             env: vec![],
+            watch: None,
         };
         assert!(send(here.as_fd(), &big, &[]).is_err());
     }

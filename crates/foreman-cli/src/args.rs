@@ -219,6 +219,9 @@ pub struct RunArgs {
     /// Nobody attends: refuse what no rule allows at once, instead of holding it.
     #[arg(long)]
     pub unattended: bool,
+    /// Hold what is hidden also when it is to be read: slower, because every opening of a file asks.
+    #[arg(long)]
+    pub hold_reads: bool,
     /// Start although this wall is missing here (may be repeated; see `foreman doctor`). Without
     /// `network` the run has none at all: every connection is refused at once.
     #[arg(long, value_name = "WALL", value_parser = parse_wall)]

@@ -7,7 +7,7 @@
 use crate::layout::{cells, fit, wrap};
 use crate::paint::{Paint, Tone};
 use crate::words;
-use foreman_domain::{At, BlockState, Scope, sanitize_line};
+use foreman_domain::{At, Block, BlockState, FileTarget, Scope, Subject, sanitize_line};
 use foreman_engine::api::{BlockView, Candidate};
 
 /// The reserved left edge.
@@ -79,7 +79,7 @@ pub fn render(card: &Card<'_>, width: usize, paint: Paint) -> Vec<String> {
         BlockState::Expired => "EXPIRED",
         BlockState::Gone => "GONE",
     };
-    let subject = sanitize_line(&block.subject.to_string());
+    let subject = sanitize_line(&block.what());
     let queue = match card.place {
         (_, 0 | 1) => String::new(),
         (place, all) => format!("   {place} of {all}, oldest first"),
@@ -125,22 +125,51 @@ fn facts(card: &Card<'_>, sheet: &mut Sheet) {
             "not vetted: the proxy resolves the name, not this machine",
         );
     }
+    files(block, sheet);
+    let one = match block.subject {
+        Subject::Egress { .. } => "connection",
+        Subject::File { .. } | Subject::Bound { .. } => "action",
+    };
     let waiting = match (block.waiting, block.seen) {
         (0, seen) => format!("nothing any more ({} seen)", words::count(seen, "attempt")),
-        (waiting, seen) if u64::from(waiting) == seen => {
-            words::count(u64::from(waiting), "connection")
-        }
+        (waiting, seen) if u64::from(waiting) == seen => words::count(u64::from(waiting), one),
         (waiting, seen) => {
-            format!(
-                "{} ({seen} seen)",
-                words::count(u64::from(waiting), "connection")
-            )
+            format!("{} ({seen} seen)", words::count(u64::from(waiting), one))
         }
     };
     sheet.fact(
         "waiting",
         &format!("{waiting}, {}", since(block.first_at, block.last_at)),
     );
+}
+
+/// The paths behind a card of files, and what they lie in.
+fn files(block: &Block, sheet: &mut Sheet) {
+    let (Subject::File { access, .. }, Some(facts)) = (&block.subject, &block.file) else {
+        return;
+    };
+    let what = match facts.target {
+        FileTarget::File => "a file",
+        FileTarget::Folder => "a folder",
+        FileTarget::Absent => "not there yet",
+        FileTarget::Other => "neither a file nor a folder",
+    };
+    for (place, path) in facts.paths.iter().take(3).enumerate() {
+        let path = sanitize_line(path.as_str());
+        if place == 0 {
+            sheet.fact("path", &format!("{path} ({what})"));
+        } else {
+            sheet.fact("", &path);
+        }
+    }
+    let named = facts.paths.len().min(3);
+    let more = usize::try_from(facts.different).unwrap_or(usize::MAX);
+    if let Some(more) = more.checked_sub(named).filter(|more| *more > 0) {
+        sheet.fact("", &format!("and {more} more"));
+    }
+    sheet.fact("folder", &sanitize_line(facts.folder.as_str()));
+    let call = sanitize_line(&facts.call);
+    sheet.fact("access", &format!("{access} ({call})"));
 }
 
 fn since(first: At, last: At) -> String {
@@ -367,6 +396,36 @@ mod tests {
             text.contains("Really?") && text.contains("y  yes"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_card_of_files_names_paths_folder_and_access() {
+        let mut view = view(1);
+        let path = |text: &str| foreman_domain::PathText::of(text.as_ref());
+        view.block.subject = Subject::File {
+            access: foreman_domain::FileAccess::Write,
+            path: path("/srv/data/a.txt"),
+        };
+        view.block.file = Some(foreman_domain::FileFacts {
+            folder: path("/srv/data"),
+            paths: vec![path("/srv/data/a.txt"), path("/srv/data/b.txt")],
+            different: 5,
+            target: FileTarget::Absent,
+            call: "openat".into(),
+            once: 1,
+            alone: false,
+        });
+        let text = draw(&view, &Below::Keys, 100).join("\n");
+        for wanted in [
+            "write 5 paths in /srv/data",
+            "/srv/data/a.txt (not there yet)",
+            "/srv/data/b.txt",
+            "and 3 more",
+            "write (openat)",
+            "1 action",
+        ] {
+            assert!(text.contains(wanted), "{wanted} is not in:\n{text}");
+        }
     }
 
     #[test]

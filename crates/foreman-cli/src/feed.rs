@@ -307,6 +307,59 @@ impl Feed {
                 );
                 self.ours(at, if *cut { Tone::Warn } else { Tone::Dim }, text);
             }
+            EventKind::File {
+                subject,
+                verdict,
+                count,
+            } => {
+                let subject = sanitize_line(&subject.to_string());
+                self.egress(at, &subject, verdict, *count);
+            }
+            EventKind::Exec {
+                program,
+                cwd,
+                count,
+                ..
+            } => {
+                let argv = event
+                    .process
+                    .as_ref()
+                    .map(|process| words::argv(&process.argv));
+                let what = argv
+                    .filter(|argv| !argv.is_empty())
+                    .unwrap_or_else(|| sanitize_line(program.as_str()));
+                let text = format!(
+                    "runs: {} (in {})",
+                    shortened(&what),
+                    sanitize_line(cwd.as_str())
+                );
+                self.counted(at, Tone::Dim, text, *count);
+            }
+            // That a program ended well is no news; its step says the rest.
+            EventKind::Exit {
+                code: Some(0) | None,
+                signal: None,
+                ..
+            } => {}
+            EventKind::Exit {
+                program,
+                code,
+                signal,
+                millis,
+                count,
+            } => {
+                let program = program.as_ref().map_or("a program", |path| path.as_str());
+                let how = match (code, signal) {
+                    (_, Some(signal)) => format!("was ended by signal {signal}"),
+                    (code, None) => format!("ended with code {}", code.unwrap_or_default()),
+                };
+                let text = format!(
+                    "{} {how} after {}",
+                    sanitize_line(program),
+                    words::duration(*millis)
+                );
+                self.counted(at, Tone::Dim, text, *count);
+            }
             EventKind::Block { block } => self.block(at, block),
             EventKind::Amendment { amendment } => self.amendment(at, amendment),
             EventKind::PolicyApplied {
@@ -316,10 +369,14 @@ impl Feed {
                 cut,
             } => {
                 let mut text = format!("rules in force: revision {revision}");
-                for (figure, what) in [(released, "let go"), (refused, "refused"), (cut, "cut")] {
+                for (figure, one, what) in [
+                    (released, "action", "let go"),
+                    (refused, "action", "refused"),
+                    (cut, "connection", "cut"),
+                ] {
                     if *figure > 0 {
-                        let connections = words::count(u64::from(*figure), "connection");
-                        text.push_str(&format!(", {connections} {what}"));
+                        let figure = words::count(u64::from(*figure), one);
+                        text.push_str(&format!(", {figure} {what}"));
                     }
                 }
                 self.ours(at, Tone::Dim, text);
@@ -404,7 +461,7 @@ impl Feed {
         if before.as_ref() == Some(&block.state) {
             return;
         }
-        let subject = sanitize_line(&block.subject.to_string());
+        let subject = sanitize_line(&block.what());
         match &block.state {
             BlockState::Open => {
                 let why = sanitize_line(&block.why);

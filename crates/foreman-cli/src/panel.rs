@@ -11,7 +11,9 @@ use crate::keys::{Arming, Key};
 use crate::layout::{cells, fit, wrap};
 use crate::paint::{Paint, Tone};
 use crate::words;
-use foreman_domain::{AmendmentId, BlockId, Decision, Scope, Surface, sanitize_line};
+use foreman_domain::{
+    AmendmentId, Block, BlockId, Decision, PathText, Scope, Surface, sanitize_line,
+};
 use foreman_engine::api::{AmendRequest, BlockView, Candidate, Decided, DenyRequest};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -393,7 +395,7 @@ pub fn outcome(decided: &Decided) -> String {
         if figure > 0 {
             text.push_str(&format!(
                 "; {} {what}",
-                words::count(figure.into(), "connection")
+                words::count(figure.into(), "action")
             ));
         }
     }
@@ -419,7 +421,14 @@ fn is_same_question(old: &BlockView, new: &BlockView) -> bool {
         && a.why == b.why
         && a.revision == b.revision
         && a.address_vetted == b.address_vetted
+        && places(a) == places(b)
         && choices(old) == choices(new)
+}
+
+/// What a card of files speaks of, apart from how much of it waits.
+fn places(block: &Block) -> Option<(&PathText, &[PathText])> {
+    let facts = block.file.as_ref()?;
+    Some((&facts.folder, &facts.paths))
 }
 
 fn is_same_figures(old: &[BlockView], new: &[BlockView]) -> bool {

@@ -1,6 +1,6 @@
 //! Blocks (held or refused subjects), the holds under them, and the decisions that end them.
 
-use crate::{AmendmentId, At, BlockId, HoldId, Revision};
+use crate::{AmendmentId, At, BlockId, FileFacts, HoldId, PathText, Revision};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -34,6 +34,38 @@ impl fmt::Display for Protocol {
         out.write_str(match self {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
+        })
+    }
+}
+
+/// What a call on a file or folder wants of it.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum FileAccess {
+    /// To look into it, or to execute it.
+    Read,
+    /// To change it, or what a folder lists. Covers reading.
+    Write,
+}
+
+impl fmt::Display for FileAccess {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
         })
     }
 }
@@ -73,7 +105,55 @@ impl fmt::Display for Host {
     }
 }
 
-/// What was held or refused. Holds with an equal subject are one block.
+/// Something of which a run may use up only so much.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    specta::Type,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum BoundKind {
+    /// Time since its first step.
+    Wall,
+    /// Processor time.
+    Cpu,
+    /// Memory of its processes and of its files in memory.
+    Memory,
+    /// Processes and threads at one time.
+    Processes,
+    /// What it writes to the disk.
+    Disk,
+    /// What its steps say.
+    Output,
+    /// Files open at one time.
+    OpenFiles,
+}
+
+impl fmt::Display for BoundKind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Wall => "wall time",
+            Self::Cpu => "processor time",
+            Self::Memory => "memory",
+            Self::Processes => "processes",
+            Self::Disk => "disk",
+            Self::Output => "output",
+            Self::OpenFiles => "open files",
+        })
+    }
+}
+
+/// What was held or refused. Holds with an equal subject are one block; for files, those of one access in
+/// one folder.
 #[derive(
     Debug,
     Clone,
@@ -104,6 +184,18 @@ pub enum Subject {
         #[specta(type = Option<String>)]
         resolved: Option<IpAddr>,
     },
+    /// A file or folder outside of what the run may see or write.
+    File {
+        /// What was wanted.
+        access: FileAccess,
+        /// Where, without links: the same place on the host and in the cage.
+        path: PathText,
+    },
+    /// A bound that was reached.
+    Bound {
+        /// Which.
+        bound: BoundKind,
+    },
 }
 
 impl fmt::Display for Subject {
@@ -126,6 +218,8 @@ impl fmt::Display for Subject {
                     None => Ok(()),
                 }
             }
+            Self::File { access, path } => write!(out, "{access} {path}"),
+            Self::Bound { bound } => write!(out, "bound of {bound}"),
         }
     }
 }
@@ -167,6 +261,36 @@ pub struct Block {
     pub last_at: At,
     /// Up to eight different processes that wait or waited.
     pub holders: Vec<Holder>,
+    /// For a block of files, the places behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileFacts>,
+}
+
+impl Block {
+    /// What a denial of it refuses from then on: its subject, or for files what the card names, which is
+    /// the folder where it names several.
+    #[must_use]
+    pub fn denied(&self) -> Subject {
+        match (&self.subject, &self.file) {
+            (Subject::File { access, .. }, Some(facts)) if facts.different > 1 => Subject::File {
+                access: *access,
+                path: facts.folder.clone(),
+            },
+            (subject, _) => subject.clone(),
+        }
+    }
+
+    /// What was held, in words that cover all of it: `tcp a.example:443`, `write /srv/a`, and `write 12
+    /// paths in /srv`.
+    #[must_use]
+    pub fn what(&self) -> String {
+        match (&self.subject, &self.file) {
+            (Subject::File { access, .. }, Some(facts)) if facts.different > 1 => {
+                format!("{access} {} paths in {}", facts.different, facts.folder)
+            }
+            (subject, _) => subject.to_string(),
+        }
+    }
 }
 
 /// Where a block stands.
@@ -357,5 +481,74 @@ mod tests {
         );
         let v6 = Host::Address("2001:db8::1".parse().unwrap());
         assert_eq!(egress(v6).to_string(), "tcp [2001:db8::1]:443");
+    }
+
+    #[test]
+    fn the_shape_of_each_subject_is_kept() {
+        let json = |subject: &Subject| serde_json::to_string(subject).unwrap();
+        let egress = Subject::Egress {
+            protocol: Protocol::Tcp,
+            host: Host::Name("a.example".into()),
+            port: 443,
+            resolved: None,
+        };
+        let file = Subject::File {
+            access: FileAccess::Write,
+            path: PathText::of("/srv/a".as_ref()),
+        };
+        let bound = Subject::Bound {
+            bound: BoundKind::OpenFiles,
+        };
+        for (subject, text) in [
+            (
+                egress,
+                r#"{"type":"egress","protocol":"tcp","host":{"name":"a.example"},"port":443}"#,
+            ),
+            (file, r#"{"type":"file","access":"write","path":"/srv/a"}"#),
+            (bound, r#"{"type":"bound","bound":"open_files"}"#),
+        ] {
+            assert_eq!(json(&subject), text);
+            assert_eq!(serde_json::from_str::<Subject>(text).unwrap(), subject);
+        }
+    }
+
+    #[test]
+    fn a_card_with_several_paths_speaks_of_their_folder() {
+        let path = |text: &str| PathText::of(text.as_ref());
+        let facts = |different| FileFacts {
+            folder: path("/srv"),
+            paths: vec![path("/srv/a")],
+            different,
+            target: crate::FileTarget::Absent,
+            call: "openat".into(),
+            once: 1,
+            alone: true,
+        };
+        let subject = Subject::File {
+            access: FileAccess::Write,
+            path: path("/srv/a"),
+        };
+        let mut block = Block {
+            id: BlockId::new(crate::RunId::from_random(1), 1),
+            subject: subject.clone(),
+            state: BlockState::Open,
+            why: "no rule".into(),
+            address_vetted: true,
+            waiting: 1,
+            seen: 1,
+            last_hold: HoldId(1),
+            revision: Revision(1),
+            first_at: At::from_millis(0),
+            last_at: At::from_millis(0),
+            holders: vec![],
+            file: Some(facts(1)),
+        };
+        assert_eq!(
+            (block.what().as_str(), block.denied()),
+            ("write /srv/a", subject)
+        );
+        block.file = Some(facts(3));
+        assert_eq!(block.what(), "write 3 paths in /srv");
+        assert_eq!(block.denied().to_string(), "write /srv");
     }
 }

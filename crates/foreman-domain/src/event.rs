@@ -1,8 +1,8 @@
 //! The one envelope of everything that happens in a run, and the kinds it carries.
 
 use crate::{
-    Amendment, At, Block, BlockId, Decider, EventSeq, HoldId, Revision, RunId, RunState, ShellId,
-    StepKind, StepName, StepResult, Subject,
+    Amendment, At, Block, BlockId, Decider, EventSeq, HoldId, PathText, Revision, RunId, RunState,
+    ShellId, StepKind, StepName, StepResult, Subject,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -155,7 +155,7 @@ impl Wall {
     }
 }
 
-/// What became of an egress action.
+/// What became of an egress action, or of one on a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum ConnectVerdict {
@@ -178,9 +178,9 @@ pub enum ConnectVerdict {
         /// Why, as a sentence.
         why: String,
     },
-    /// A rule allows it, but the other side could not be reached.
+    /// A rule allows it, but the other side could not be reached, or the path not be shown.
     Unreachable {
-        /// What the other side or the resolver answered, as a sentence.
+        /// What the other side, the resolver or the file system answered, as a sentence.
         why: String,
     },
 }
@@ -292,6 +292,44 @@ pub enum EventKind {
         /// True when a revocation cut it.
         cut: bool,
     },
+    /// An action on a file outside of what the run may see or write, and what became of it.
+    File {
+        /// What was attempted.
+        subject: Subject,
+        /// What became of it.
+        #[serde(flatten)]
+        verdict: ConnectVerdict,
+        /// How many like it this event stands for.
+        count: u64,
+    },
+    /// A program was executed. What it says of itself is in the envelope's process.
+    Exec {
+        /// The program.
+        program: PathText,
+        /// Its working directory.
+        cwd: PathText,
+        /// Process id of its parent inside the cage, where known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<u32>,
+        /// How many executions of this program this event stands for.
+        count: u64,
+    },
+    /// A program ended.
+    Exit {
+        /// The program, where it was seen to start.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        program: Option<PathText>,
+        /// Its exit code, where it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<i32>,
+        /// The signal that ended it, where it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signal: Option<i32>,
+        /// How long the longest of them ran, in milliseconds.
+        millis: u64,
+        /// How many ends of this program this event stands for.
+        count: u64,
+    },
     /// A block opened or changed. Carries the whole block.
     Block {
         /// The block as it is now.
@@ -361,6 +399,9 @@ impl EventKind {
         "name_looked_up",
         "egress",
         "connection_closed",
+        "file",
+        "exec",
+        "exit",
         "block",
         "amendment",
         "policy_applied",
@@ -385,6 +426,9 @@ impl EventKind {
             Self::NameLookedUp { .. } => "name_looked_up",
             Self::Egress { .. } => "egress",
             Self::ConnectionClosed { .. } => "connection_closed",
+            Self::File { .. } => "file",
+            Self::Exec { .. } => "exec",
+            Self::Exit { .. } => "exit",
             Self::Block { .. } => "block",
             Self::Amendment { .. } => "amendment",
             Self::PolicyApplied { .. } => "policy_applied",
@@ -471,6 +515,7 @@ mod tests {
             first_at: At::from_millis(0),
             last_at: At::from_millis(0),
             holders: vec![],
+            file: None,
         };
         for kind in [
             EventKind::Block {
@@ -487,6 +532,23 @@ mod tests {
                 shell: ShellId::from_random(1),
                 result: StepResult::Signalled { signal: 9 },
                 millis: 1,
+            },
+            EventKind::File {
+                subject: Subject::File {
+                    access: crate::FileAccess::Read,
+                    path: PathText::of("/srv".as_ref()),
+                },
+                verdict: ConnectVerdict::Allowed {
+                    rule: "order:1".into(),
+                },
+                count: 1,
+            },
+            EventKind::Exit {
+                program: None,
+                code: Some(0),
+                signal: None,
+                millis: 1,
+                count: 1,
             },
             EventKind::Egress {
                 subject: block.subject,

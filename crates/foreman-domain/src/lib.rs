@@ -8,6 +8,7 @@ mod block;
 mod event;
 mod failure;
 mod fence;
+mod file;
 mod ids;
 mod order;
 mod record;
@@ -19,12 +20,13 @@ mod text;
 mod time;
 
 pub use block::{
-    Amendment, AmendmentState, Block, BlockState, Decider, Decision, Holder, Host, Protocol, Scope,
-    Subject, Surface,
+    Amendment, AmendmentState, Block, BlockState, BoundKind, Decider, Decision, FileAccess, Holder,
+    Host, Protocol, Scope, Subject, Surface,
 };
 pub use event::{ConnectVerdict, Event, EventKind, LogStream, ProcessRef, WIRE_VERSION, Wall};
 pub use failure::{Code, ExitCode, Failure};
 pub use fence::Fence;
+pub use file::{FileFacts, FileTarget, PATHS_NAMED, PathText};
 pub use ids::{
     AmendmentId, BlockId, Epoch, EventSeq, HoldId, IdError, OrderId, Revision, RunEpoch, RunId,
 };

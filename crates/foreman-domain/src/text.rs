@@ -73,7 +73,7 @@ fn push_mark(out: &mut String, character: char) {
     }
 }
 
-fn is_unsafe(character: char) -> bool {
+pub(crate) fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(character,
             // soft hyphen, Arabic letter mark, Hangul fillers, Khmer inherent vowels, Mongolian separators

@@ -299,6 +299,7 @@ impl Shim {
                 let question = Question {
                     subject: &subject,
                     hold,
+                    under: None,
                 };
                 (policy.revision, policy.judge(question, At::now()))
             };
@@ -362,6 +363,7 @@ impl Shim {
             state,
             why: why.to_owned(),
             address_vetted: true,
+            file: None,
             seen: 1,
             last_hold: HoldId(u64::from(number)),
             revision,

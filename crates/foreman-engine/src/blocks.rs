@@ -1,17 +1,21 @@
 //! Blocks as cards: what is held, and the rules that would let it go on.
 
 use crate::api::{BlockList, BlockView, Blocks, Candidate};
+use crate::details::RunDetails;
 use crate::engine::Engine;
-use crate::failures::{OrFail, decided_in_words};
+use crate::environment::Account;
+use crate::failures::{OrFail, decided_in_words, join};
+use crate::path_rules::{Own, look};
 use crate::tokens;
 use foreman_domain::{
-    Amendment, Block, BlockId, BlockState, Code, Decider, Decision, Failure, RunId, Scope, Subject,
-    sanitize_line,
+    Amendment, Block, BlockId, BlockState, Code, Decider, Decision, Failure, FileAccess, RunId,
+    Scope, Subject, sanitize_line,
 };
-use foreman_policy::{Offer, offers};
+use foreman_policy::{Ground, Offer, offers};
 use foreman_store::{BlockFilter, StoredAmendment, StoredBlock, StoredRun};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::path::{Path, PathBuf};
 
 /// A block with everything that a card and a decision need.
 pub(crate) struct Card {
@@ -19,6 +23,8 @@ pub(crate) struct Card {
     pub title: String,
     pub run: StoredRun,
     pub offers: Vec<Offer>,
+    /// Why there is nothing to choose, where it is not the floor.
+    pub closed: Option<String>,
     /// Who decided and when, when it is decided.
     pub decided: Option<String>,
 }
@@ -44,7 +50,8 @@ impl Engine {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => new.insert(self.context(run).await?),
             };
-            blocks.push(context.card(block).view());
+            let grounds = self.grounds(&block.block, context).await?;
+            blocks.push(context.card(block, grounds).view());
         }
         Ok(Blocks { blocks })
     }
@@ -102,7 +109,38 @@ impl Engine {
     }
 
     async fn card(&self, stored: StoredBlock) -> Result<Card, Failure> {
-        Ok(self.context(stored.block.id.run()).await?.card(stored))
+        let context = self.context(stored.block.id.run()).await?;
+        let grounds = self.grounds(&stored.block, &context).await?;
+        Ok(context.card(stored, grounds))
+    }
+
+    /// What is at the places that a block of files could be answered with. Looked at anew for each card: a
+    /// decision is bound to what it showed.
+    async fn grounds(&self, block: &Block, context: &Context) -> Result<Grounds, Failure> {
+        let (Subject::File { access, path }, Some(facts)) = (&block.subject, &block.file) else {
+            return Ok(Grounds::default());
+        };
+        let (access, places) = (*access, [path.to_path(), facts.folder.to_path()]);
+        let details = RunDetails::of(&context.run)?;
+        let busy = [details.repo, details.worktree.path];
+        let home = Account::of_this_process(|name| std::env::var_os(name)).home;
+        let layout = self.layout.clone();
+        let watched = self.watched_places().await?;
+        let looking = tokio::task::spawn_blocking(move || {
+            let own = Own {
+                home: &home,
+                data: &layout.data,
+                sockets: &layout.sockets,
+                watched: &watched,
+            };
+            let mut grounds = Grounds::default();
+            for place in places {
+                let ground = look(&place, access, &own, &busy);
+                grounds.0.insert((place, access), ground);
+            }
+            grounds
+        });
+        looking.await.map_err(join)
     }
 
     async fn context(&self, run: &RunId) -> Result<Context, Failure> {
@@ -122,6 +160,17 @@ impl Engine {
     }
 }
 
+/// What was found at paths.
+#[derive(Default)]
+struct Grounds(HashMap<(PathBuf, FileAccess), Ground>);
+
+impl Grounds {
+    fn at(&self, path: &Path, access: FileAccess) -> Ground {
+        let found = self.0.get(&(path.to_owned(), access)).cloned();
+        found.unwrap_or_else(|| Ground::Closed("it was not looked at".to_owned()))
+    }
+}
+
 /// What the cards of one run share.
 struct Context {
     run: StoredRun,
@@ -131,15 +180,28 @@ struct Context {
 }
 
 impl Context {
-    fn card(&self, stored: StoredBlock) -> Card {
+    fn card(&self, stored: StoredBlock, grounds: Grounds) -> Card {
         let StoredBlock { block, title } = stored;
-        let offers = offers(&block, &self.past);
+        let offers = offers(&block, &self.past, &|path, access| grounds.at(path, access));
+        let closed = match &block.file {
+            Some(facts) if offers.is_empty() => match &block.subject {
+                Subject::File { access, .. } => {
+                    match grounds.at(&facts.folder.to_path(), *access) {
+                        Ground::Closed(why) => Some(format!("its folder {}: {why}", facts.folder)),
+                        Ground::Open { .. } => None,
+                    }
+                }
+                Subject::Egress { .. } | Subject::Bound { .. } => None,
+            },
+            Some(_) | None => None,
+        };
         let decided = self.decided(&block);
         Card {
             block,
             title,
             run: self.run.clone(),
             offers,
+            closed,
             decided,
         }
     }

@@ -125,6 +125,7 @@ impl Engine {
             tier,
             bounds: plan.layers.bounds.clone(),
             unattended: request.unattended,
+            hold_reads: request.hold_reads,
             checks: request.checks.clone(),
             undone: false,
             outside_scope: Vec::new(),
@@ -186,7 +187,7 @@ impl Engine {
                 sockets: &layout.sockets,
                 watched: &watched,
             };
-            binds_of(&rules, &own)
+            binds_of(&rules, &own, At::now())
         });
         let (path_binds, warnings) = resolving.await.map_err(join)??;
         layers.warnings.extend(warnings);

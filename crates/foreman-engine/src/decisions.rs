@@ -15,7 +15,7 @@ use foreman_domain::{
     AmendmentId, AmendmentState, At, BlockId, BlockState, Code, Decider, EventKind, Failure,
     HoldId, Revision, RunId, Scope, Surface,
 };
-use foreman_policy::{EgressRule, Use};
+use foreman_policy::{Rule, Use};
 use foreman_shim::client::{Applied, ClientError};
 use foreman_shim::wire::Refusal;
 use foreman_store::{NewDecision, Recorded, RequestKey, Ruled, StoreError};
@@ -76,7 +76,7 @@ impl Engine {
         }
         let card = self.find_card(&request.block).await?;
         still_decidable(&card, &request.expect)?;
-        let words = format!("Refuse {} for the rest of this run", card.block.subject);
+        let words = format!("Refuse {} for the rest of this run", card.block.denied());
         self.decide(
             &card,
             Ruled::Deny {
@@ -397,15 +397,18 @@ fn chosen(
     card: &Card,
     request: &AmendRequest,
     counted: HoldId,
-) -> Result<(Scope, String, EgressRule), Failure> {
+) -> Result<(Scope, String, Rule), Failure> {
     let offered = candidates(&card.offers);
     if offered.is_empty() {
         return Err(Failure::new(
             Code::Conflict,
-            format!(
-                "no rule can open {}: it is on the floor",
-                card.block.subject
-            ),
+            match &card.closed {
+                Some(why) => format!("no rule can open {}: {why}", card.block.what()),
+                None => format!(
+                    "no rule can open {}: it is on the floor",
+                    card.block.subject
+                ),
+            },
         ));
     }
     let scope = match (request.scope, request.rule) {
@@ -430,13 +433,13 @@ fn chosen(
         .hint("Add --yes, or choose a narrower rule."));
     }
     let mut rule = candidate.rule;
-    if let Use::Holds { through, .. } = &mut rule.applies {
+    if let Use::Holds { through, .. } = rule.applies_mut() {
         *through = counted;
     }
     let mut words = candidate.words;
     if let Some(expires) = request.expires {
         check_expiry(candidate.scope, expires, At::now())?;
-        rule.expires = Some(expires);
+        *rule.expires_mut() = Some(expires);
         words = format!("{words}, and no longer than until {expires}");
     }
     Ok((candidate.scope, words, rule))

@@ -43,6 +43,9 @@ pub(crate) struct RunDetails {
     pub bounds: Bounds,
     /// Nobody attends.
     pub unattended: bool,
+    /// Whether what is hidden is held when it is to be read, too.
+    #[serde(default)]
+    pub hold_reads: bool,
     /// Check commands, in order.
     pub checks: Vec<String>,
     /// The engine ended while it prepared the run: it was no attempt of its order's.

@@ -3,14 +3,10 @@
 //! start programs.
 
 use foreman_cage::Bind;
-use foreman_domain::{Code, Failure};
-use foreman_policy::{Access, PathRule, path_floor, write_floor};
-use std::collections::VecDeque;
-use std::os::unix::fs::FileTypeExt;
+use foreman_domain::{At, Code, Failure};
+use foreman_policy::{Access, Ground, PathRule, path_floor, write_floor};
+use foreman_shim::ground::{Contents, contents};
 use std::path::{Path, PathBuf};
-
-/// Entries that are looked at below one path; what is larger is opened with a warning.
-const MOST_ENTRIES: usize = 20_000;
 
 /// Where the operator's own things are.
 #[derive(Debug, Clone)]
@@ -26,10 +22,11 @@ pub(crate) struct Own<'a> {
 pub(crate) fn binds_of(
     rules: &[PathRule],
     own: &Own<'_>,
+    now: At,
 ) -> Result<(Vec<Bind>, Vec<String>), Failure> {
     let mut binds = Vec::new();
     let mut warnings = Vec::new();
-    for rule in rules {
+    for rule in rules.iter().filter(|rule| rule.stands(now)) {
         let target = expand(&rule.path, own.home);
         let source = match target.canonicalize() {
             Ok(source) => source,
@@ -72,25 +69,60 @@ fn refuse_floor(
     writable: bool,
     own: &Own<'_>,
 ) -> Result<(), Failure> {
+    match closed(path, writable, own) {
+        None => Ok(()),
+        Some(why) => Err(refusal(rule, path, &why)),
+    }
+}
+
+/// Why no rule opens a path, as far as its name tells: "it is a store of credentials".
+fn closed(path: &Path, writable: bool, own: &Own<'_>) -> Option<String> {
     let floor = path_floor(path, own.home, own.data)
         .or_else(|| path_floor(path, own.home, own.sockets))
         .or_else(|| writable.then(|| write_floor(path, own.home)).flatten());
     if let Some(why) = floor {
-        return Err(refusal(rule, path, &format!("it is {why}")));
+        return Some(format!("it is {why}"));
     }
     let touched = own
         .watched
         .iter()
-        .find(|watched| writable && (path.starts_with(watched) || watched.starts_with(path)));
-    match touched {
-        None => Ok(()),
-        Some(watched) => {
-            let why = format!(
-                "it holds or lies in {}, which is watched for order files, and those start programs",
-                watched.display()
-            );
-            Err(refusal(rule, path, &why))
+        .find(|watched| writable && (path.starts_with(watched) || watched.starts_with(path)))?;
+    Some(format!(
+        "it holds or lies in {}, which is watched for order files, and those start programs",
+        touched.display()
+    ))
+}
+
+/// What a card may offer of a path, as it is now. `busy` are the places of the run itself, which nothing
+/// may cover. Blocking.
+pub(crate) fn look(path: &Path, access: Access, own: &Own<'_>, busy: &[PathBuf]) -> Ground {
+    let writable = access == Access::Write;
+    match path.canonicalize() {
+        Ok(canonical) if canonical == path => {}
+        Ok(canonical) => {
+            return Ground::Closed(format!("it leads to {} now", canonical.display()));
         }
+        Err(error) => return Ground::Closed(format!("it cannot be looked at ({error})")),
+    }
+    if let Some(why) = closed(path, writable, own) {
+        return Ground::Closed(why);
+    }
+    if path.components().count() <= 2 {
+        let why = "only what lies below a top-level folder can be shown in a running cage";
+        return Ground::Closed(why.to_owned());
+    }
+    if let Some(busy) = busy.iter().find(|busy| busy.starts_with(path)) {
+        return Ground::Closed(format!(
+            "it holds {}, which this run works in",
+            busy.display()
+        ));
+    }
+    match contents(path, writable) {
+        Err(why) => Ground::Closed(why),
+        Ok(Contents { socket, large }) => Ground::Open {
+            socket: socket.map(|socket| socket.display().to_string()),
+            large,
+        },
     }
 }
 
@@ -110,59 +142,23 @@ fn refusal(rule: &PathRule, path: &Path, why: &str) -> Failure {
     .hint("Name a narrower path, or take the rule out.")
 }
 
-/// Looks below a path, bounded, without following links. A writable folder with a git directory in it
-/// would let the agent plant what git runs on the host; a socket would connect it to the host.
+/// Refuses a path with something in it that a mount would hand over beside files.
 fn refuse_contents(
     rule: &PathRule,
     source: &Path,
     writable: bool,
 ) -> Result<Option<String>, Failure> {
-    let kind = std::fs::symlink_metadata(source)
-        .map_err(|error| refusal(rule, source, &format!("it cannot be looked at ({error})")))?
-        .file_type();
-    if !kind.is_dir() && !kind.is_file() {
-        return Err(refusal(rule, source, "it is neither a file nor a folder"));
-    }
-    if writable
-        && let Some(git) = source
-            .ancestors()
-            .map(|up| up.join(".git"))
-            .find(|git| git.exists())
-    {
-        let why = format!("it lies in the git repository of {}", git.display());
+    let found = contents(source, writable).map_err(|why| refusal(rule, source, &why))?;
+    if let Some(socket) = found.socket {
+        let why = format!("it holds the socket {}", socket.display());
         return Err(refusal(rule, source, &why));
     }
-    let mut folders = VecDeque::from([source.to_owned()]);
-    let mut seen = 0;
-    while let Some(folder) = folders.pop_front() {
-        let Ok(entries) = std::fs::read_dir(&folder) else {
-            continue;
-        };
-        for entry in entries.flatten() {
-            seen += 1;
-            if seen > MOST_ENTRIES {
-                return Ok(Some(format!(
-                    "{} is large and was not looked through for sockets and git directories",
-                    source.display()
-                )));
-            }
-            let Ok(kind) = entry.file_type() else {
-                continue;
-            };
-            if kind.is_socket() {
-                let why = format!("it holds the socket {}", entry.path().display());
-                return Err(refusal(rule, source, &why));
-            }
-            if writable && entry.file_name() == ".git" {
-                let why = format!("it holds the git repository of {}", entry.path().display());
-                return Err(refusal(rule, source, &why));
-            }
-            if kind.is_dir() {
-                folders.push_back(entry.path());
-            }
-        }
-    }
-    Ok(None)
+    Ok(found.large.then(|| {
+        format!(
+            "{} is large and was not looked through for sockets and git directories",
+            source.display()
+        )
+    }))
 }
 
 #[cfg(test)]
@@ -181,6 +177,9 @@ mod tests {
             },
             path: path.into(),
             access,
+            applies: foreman_policy::Use::Always,
+            expires: None,
+            sockets: false,
         }
     }
 
@@ -221,7 +220,7 @@ mod tests {
                 sockets: &sockets,
                 watched: &watched,
             };
-            binds_of(&[rule(&path, access)], &own)
+            binds_of(&[rule(&path, access)], &own, At::from_millis(0))
         }
     }
 
@@ -285,6 +284,50 @@ mod tests {
             assert!(refused.message.contains("is watched"), "{refused}");
         }
         assert!(scratch.binds("~/cache".into(), Access::Write).is_ok());
+    }
+
+    #[test]
+    fn a_card_offers_only_what_a_rule_could_open_now() {
+        let scratch = Scratch::new();
+        let (home, data, sockets) = (
+            scratch.path("home"),
+            scratch.path("data"),
+            scratch.path("sockets"),
+        );
+        let watched = [scratch.path("home/work/orders")];
+        let own = Own {
+            home: &home,
+            data: &data,
+            sockets: &sockets,
+            watched: &watched,
+        };
+        let busy = [scratch.path("home/src/repo")];
+        std::fs::create_dir_all(&busy[0]).unwrap();
+        std::os::unix::fs::symlink(scratch.path("home/cache"), scratch.path("home/link")).unwrap();
+        let look = |name: &str, access| super::look(&scratch.path(name), access, &own, &busy);
+        let closed = |name: &str, access, why: &str| match look(name, access) {
+            Ground::Closed(found) => assert!(found.contains(why), "{name}: {found}"),
+            Ground::Open { .. } => panic!("{name} is open"),
+        };
+        closed("home", Access::Read, "contains");
+        closed("home/.ssh", Access::Read, "credentials");
+        closed("home/work", Access::Write, "is watched");
+        closed("home/src", Access::Read, "works in");
+        closed("home/link", Access::Read, "leads to");
+        closed("home/nowhere", Access::Read, "cannot be looked at");
+        assert_eq!(
+            look("home/cache", Access::Write),
+            Ground::Open {
+                socket: None,
+                large: false
+            }
+        );
+        let path = scratch.path("home/cache/agent.sock");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let Ground::Open { socket, .. } = look("home/cache", Access::Read) else {
+            panic!("it is closed");
+        };
+        assert_eq!(socket, Some(path.display().to_string()));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Policies: how one is put together for a run, shown, explained, and written into a repository.
 
 mod amendments;
+mod paths;
 mod repositories;
 
 use crate::api::{
@@ -10,12 +11,13 @@ use crate::api::{
 use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::{OrFail, join, policy as policy_failure};
+use crate::policies::paths::{as_written, from_root, path_asked};
 use crate::project_file::{NAME, ProjectFile, replace};
 use crate::tokens;
 use foreman_domain::{At, Code, Failure, Revision, Scope};
 use foreman_git::Repository;
 use foreman_policy::{
-    Bounds, Layer, Policy, append_egress, parse_allow, parse_destination, parse_policy,
+    Bounds, Layer, Policy, append_rule, parse_allow, parse_destination, parse_policy,
 };
 use foreman_store::StoredAmendment;
 use std::path::{Path, PathBuf};
@@ -50,7 +52,7 @@ impl Engine {
         if let Some(source) = &request.policy {
             let file = parse_policy(&source.name, &source.text, Layer::Order).or_fail()?;
             layers.policy.egress.extend(file.egress);
-            layers.policy.paths.extend(file.paths);
+            layers.policy.paths.extend(from_root(file.paths));
             layers.warnings.extend(file.warnings);
             bounds = file.bounds;
         }
@@ -85,7 +87,7 @@ impl Engine {
         }
         let parsed = parse_policy(NAME, &file.text, Layer::Project).or_fail()?;
         layers.policy.egress = parsed.egress;
-        layers.policy.paths = parsed.paths;
+        layers.policy.paths = from_root(parsed.paths);
         layers.warnings = parsed.warnings;
         layers.bounds = parsed.bounds;
         Ok(layers)
@@ -146,8 +148,18 @@ impl Engine {
 
     /// Which rule decides about a destination.
     pub async fn explain(&self, request: PolicyWhy) -> Result<Explanation, Failure> {
-        let subject = parse_destination(&request.destination)
-            .map_err(|error| policy_failure(Code::BadInput, &error))?;
+        let subject = match path_asked(&request.destination)? {
+            Some(asked) => {
+                let own = self.layout.own_places();
+                let looking = tokio::task::spawn_blocking(move || asked.subject(&own));
+                match looking.await.map_err(join)? {
+                    Ok(subject) => subject,
+                    Err(refused) => return Ok(refused),
+                }
+            }
+            None => parse_destination(&request.destination)
+                .map_err(|error| policy_failure(Code::BadInput, &error))?,
+        };
         let policy = self.show_policy(request.of).await?.policy;
         let explained = policy.explain(&subject, At::now());
         Ok(Explanation {
@@ -206,7 +218,7 @@ impl Engine {
         let before = self.project_file(&repo).await?;
         let was_trusted = before.as_ref().is_none_or(|file| file.trusted);
         let text = before.map(|file| file.text).unwrap_or_default();
-        let text = append_egress(NAME, &text, &rule).or_fail()?;
+        let text = append_rule(NAME, &text, &as_written(rule)).or_fail()?;
         let path = repo.root().join(NAME);
         let (place, written) = (path.clone(), text.clone());
         tokio::task::spawn_blocking(move || replace(&place, &written))
@@ -252,9 +264,9 @@ fn with_project_rules(mut policy: Policy, amendments: &[StoredAmendment]) -> Pol
         .iter()
         .rev()
         .filter(|stored| stored.amendment.state == foreman_domain::AmendmentState::Active);
-    policy
-        .egress
-        .extend(active.filter_map(|stored| stored.rule.clone()));
+    for rule in active.filter_map(|stored| stored.rule.clone()) {
+        policy.push(rule);
+    }
     policy
 }
 

@@ -101,6 +101,7 @@ pub(crate) fn spec(parts: Parts<'_>) -> RunSpec {
         } else {
             HoldMode::Hold
         },
+        hold_reads: details.hold_reads,
         bounds: layers.bounds.clone(),
         steps: steps(details, work),
         base: details.worktree.base_commit.clone(),

@@ -35,11 +35,15 @@ fn bind(block: &Block, revision: Revision, offers: &[Offer], hold: HoldId) -> St
         "block {} revision {revision} hold {hold}\n",
         block.id
     ));
+    if block.file.is_some() {
+        // What a denial would refuse grows from a path to its folder.
+        digest.update(format!("denies {}\n", block.denied()));
+    }
     for offer in offers.iter().filter(|offer| offer.scope != Scope::Once) {
         // "Once" comes and goes with what waits, and is bound by `hold` anyway. Which holds a rule counts for is in `hold`, and how many past events it would also have
         // let through changes all the time: neither makes another candidate.
         let mut rule = offer.rule.clone();
-        rule.applies = Use::Always;
+        *rule.applies_mut() = Use::Always;
         let rule = serde_json::to_string(&rule).unwrap_or_default();
         digest.update(format!(
             "{} {} {rule}\n",
@@ -74,7 +78,13 @@ fn hex(digest: &[u8]) -> String {
 mod tests {
     use super::*;
     use foreman_domain::{At, BlockId, BlockState, Host, Protocol, RunId, Subject};
-    use foreman_policy::offers;
+    use foreman_policy::Offer;
+
+    fn offers(block: &Block, past: &[Subject]) -> Vec<Offer> {
+        foreman_policy::offers(block, past, &|_, _| {
+            unreachable!("egress asks about no path")
+        })
+    }
 
     fn block() -> Block {
         Block {
@@ -95,6 +105,7 @@ mod tests {
             first_at: At::from_millis(0),
             last_at: At::from_millis(0),
             holders: vec![],
+            file: None,
         }
     }
 

@@ -5,18 +5,28 @@
 
 use crate::address::{AddressClass, classify};
 use crate::host::canonical_host;
+use crate::path_floor::file_floor;
 use foreman_domain::{Host, Protocol, Subject};
 use std::net::IpAddr;
+use std::path::Path;
 
 /// Why no rule can ever allow the subject, as a sentence; `None` when one can.
 #[must_use]
 pub fn subject_floor(subject: &Subject) -> Option<String> {
-    let Subject::Egress {
-        protocol,
-        host,
-        port,
-        resolved,
-    } = subject;
+    let (protocol, host, port, resolved) = match subject {
+        Subject::Egress {
+            protocol,
+            host,
+            port,
+            resolved,
+        } => (protocol, host, port, resolved),
+        // Whoever knows where the operator's home and the engine's data are asks with those besides.
+        Subject::File { access, path } => {
+            let why = file_floor(&path.to_path(), *access, Path::new("~"), &[])?;
+            return Some(format!("{path} is {why}, which no rule can open"));
+        }
+        Subject::Bound { .. } => return None,
+    };
     if let Some(why) = port_floor(*protocol, *port) {
         return Some(why);
     }

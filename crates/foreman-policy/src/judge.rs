@@ -4,18 +4,20 @@
 //! narrowest layer explains, then the narrowest pattern; the order of rules never matters. An expired
 //! rule, and a "once" rule for a hold it does not count, are as if they were not there.
 
+mod files;
 mod words;
 
-pub(crate) use words::shown;
+pub(crate) use words::{doing, shown};
 
 use crate::floor::subject_floor;
-use crate::{Denial, EgressRule, Layer, Policy, RuleId, Use};
-use foreman_domain::{AmendmentId, At, Decider, HoldId, Host, Subject};
+use crate::{Denial, EgressRule, Layer, PathRule, Policy, RuleId, Use};
+use foreman_domain::{AmendmentId, At, Decider, FileAccess, HoldId, Host, Subject};
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::fmt;
+use std::path::PathBuf;
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +27,32 @@ pub struct Question<'a> {
     /// The hold that waits for the answer; `None` for an action that was not held so far, for which no
     /// "once" counts.
     pub hold: Option<HoldId>,
+    /// The subject of the block that the hold is under, where that is another than its own: a block of
+    /// files holds several paths.
+    pub under: Option<&'a Subject>,
+}
+
+impl<'a> Question<'a> {
+    /// About an action that was not held so far.
+    #[must_use]
+    pub fn of(subject: &'a Subject) -> Self {
+        Self {
+            subject,
+            hold: None,
+            under: None,
+        }
+    }
+}
+
+/// What a rule opens in the cage, so that an action on a file can go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opening {
+    /// The file or folder that the rule names.
+    pub root: PathBuf,
+    /// How.
+    pub access: FileAccess,
+    /// Only the very action that waits: nothing is opened beside it.
+    pub once: bool,
 }
 
 /// What the policy says.
@@ -38,6 +66,8 @@ pub enum Ruling {
         amendment: Option<AmendmentId>,
         /// Private addresses that the name may resolve to by that rule.
         resolves_to: Option<IpNet>,
+        /// What it opens in the cage, for a file.
+        opens: Option<Opening>,
     },
     /// It is refused at once.
     Refuse {
@@ -103,6 +133,7 @@ enum Found<'a> {
     Floor(String),
     Denied(&'a Denial),
     Allowed(&'a EgressRule),
+    Opened(&'a PathRule),
     Nothing,
 }
 
@@ -125,6 +156,13 @@ impl Policy {
                 rule: rule.origin.id.clone(),
                 amendment: rule.origin.amendment.clone(),
                 resolves_to: rule.resolves_to,
+                opens: None,
+            },
+            Found::Opened(rule) => Ruling::Allow {
+                rule: rule.origin.id.clone(),
+                amendment: rule.origin.amendment.clone(),
+                resolves_to: None,
+                opens: Some(rule.opening()),
             },
             Found::Nothing => Ruling::Ask {
                 why: words::why_not(self, question.subject, now),
@@ -135,13 +173,7 @@ impl Policy {
     /// Says what would happen to a new action on `subject` at the time `now`, and by which rule.
     #[must_use]
     pub fn explain(&self, subject: &Subject, now: At) -> Explained {
-        match self.find(
-            Question {
-                subject,
-                hold: None,
-            },
-            now,
-        ) {
+        match self.find(Question::of(subject), now) {
             Found::Floor(words) => Explained {
                 verdict: Verdict::Refused,
                 layer: Some(Layer::Floor),
@@ -159,6 +191,12 @@ impl Policy {
                 layer: Some(rule.origin.layer),
                 rule: Some(rule.origin.id.clone()),
                 words: words::allowed(rule),
+            },
+            Found::Opened(rule) => Explained {
+                verdict: Verdict::Allowed,
+                layer: Some(rule.origin.layer),
+                rule: Some(rule.origin.id.clone()),
+                words: words::opened(rule),
             },
             Found::Nothing => Explained {
                 verdict: Verdict::Held,
@@ -186,6 +224,15 @@ impl Policy {
         if let Some(denial) = denial {
             return Found::Denied(denial);
         }
+        match question.subject {
+            Subject::Egress { .. } => self.find_egress(question, now),
+            Subject::File { .. } => self.find_path(question, now),
+            // What a bound leaves is no matter of rules.
+            Subject::Bound { .. } => Found::Nothing,
+        }
+    }
+
+    fn find_egress(&self, question: Question<'_>, now: At) -> Found<'_> {
         self.egress
             .iter()
             .filter(|rule| rule.counts(question, now))
@@ -211,7 +258,10 @@ impl EgressRule {
             host,
             port,
             resolved,
-        } = subject;
+        } = subject
+        else {
+            return false;
+        };
         self.protocol == *protocol
             && self.port == *port
             && self.host.matches(host)
@@ -223,61 +273,59 @@ impl EgressRule {
 
     fn counts(&self, question: Question<'_>, now: At) -> bool {
         let in_time = self.expires.is_none_or(|end| now < end);
-        let applies = match &self.applies {
-            Use::Always => true,
-            Use::Holds { subject, through } => {
-                same(subject, question.subject)
+        in_time && self.applies.to(question) && self.covers(question.subject)
+    }
+}
+
+impl Use {
+    /// Whether what is asked about is meant: for "once", whether it waits under that very block and was
+    /// counted on its card.
+    fn to(&self, question: Question<'_>) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Holds { subject, through } => {
+                same(subject, question.under.unwrap_or(question.subject))
                     && question.hold.is_some_and(|hold| hold <= *through)
             }
-        };
-        in_time && applies && self.covers(question.subject)
+        }
     }
 }
 
 impl Denial {
-    /// True when the denial refuses the subject. One of a name refuses it whatever it resolves to.
+    /// True when the denial refuses the subject. One of a name refuses it whatever it resolves to; one of
+    /// a folder refuses what is in it.
     #[must_use]
     pub fn refuses(&self, subject: &Subject) -> bool {
-        let Subject::Egress { resolved, .. } = &self.subject;
-        same(&self.subject, subject)
-            || (resolved.is_none() && same(&self.subject, &unresolved(subject)))
+        match &self.subject {
+            Subject::Egress { resolved, .. } => {
+                same(&self.subject, subject)
+                    || (resolved.is_none() && same(&self.subject, &unresolved(subject)))
+            }
+            Subject::File { access, path } => files::is_in(*access, path, subject),
+            Subject::Bound { .. } => self.subject == *subject,
+        }
     }
 }
 
 /// The subject before its name was resolved.
 pub(crate) fn unresolved(subject: &Subject) -> Subject {
-    let Subject::Egress {
-        protocol,
-        host,
-        port,
-        ..
-    } = subject;
-    Subject::Egress {
-        protocol: *protocol,
-        host: host.clone(),
-        port: *port,
-        resolved: None,
+    let mut plain = subject.clone();
+    if let Subject::Egress { resolved, .. } = &mut plain {
+        *resolved = None;
     }
+    plain
 }
 
 fn same(one: &Subject, other: &Subject) -> bool {
     let plain = |subject: &Subject| {
-        let Subject::Egress {
-            protocol,
-            host,
-            port,
-            resolved,
-        } = subject;
-        let host = match host {
-            Host::Name(name) => Host::Name(name.clone()),
-            Host::Address(address) => Host::Address(address.to_canonical()),
-        };
-        (
-            *protocol,
-            host,
-            *port,
-            resolved.map(|address| address.to_canonical()),
-        )
+        let mut plain = subject.clone();
+        if let Subject::Egress { host, resolved, .. } = &mut plain {
+            if let Host::Address(address) = host {
+                *address = address.to_canonical();
+            }
+            *resolved = resolved.map(|address| address.to_canonical());
+        }
+        plain
     };
     one == other || plain(one) == plain(other)
 }

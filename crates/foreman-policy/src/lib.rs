@@ -32,11 +32,12 @@ pub use error::PolicyError;
 pub use file::{PolicyFile, parse_bounds, parse_policy};
 pub use floor::{port_floor, subject_floor};
 pub use host::{HostError, canonical_host};
-pub use judge::{Explained, Question, Ruling, Verdict};
-pub use offer::{Offer, offers};
-pub use path_floor::{path_floor, write_floor};
+pub use judge::{Explained, Opening, Question, Ruling, Verdict};
+pub use offer::{Ground, Offer, offers};
+pub use path_floor::{file_floor, path_floor, write_floor};
 pub use quantity::{bytes_in_words, duration_in_words, parse_bytes, parse_duration};
-pub use render::{append_egress, render_egress};
+pub use render::{append_rule, render_egress, render_path};
 pub use rule::{
-    Access, Bounds, Denial, EgressRule, HostPattern, Layer, Origin, PathRule, Policy, RuleId, Use,
+    Access, Bounds, Denial, EgressRule, HostPattern, Layer, Origin, PathRule, Policy, Rule, RuleId,
+    Use,
 };

@@ -3,15 +3,19 @@
 //! Every offer opens the block's subject and says in words what else it opens and for how long. What is
 //! on the floor gets no offer. The engine fills in the rule's origin when an offer is taken.
 
+mod files;
+
 use crate::address::{AddressClass, classify};
 use crate::floor::subject_floor;
 use crate::host::is_shared_suffix;
 use crate::judge::{shown, unresolved};
 use crate::quantity::counted;
-use crate::{EgressRule, HostPattern, Layer, Origin, RuleId, Use};
-use foreman_domain::{Block, Host, Protocol, Scope, Subject};
+use crate::{EgressRule, HostPattern, Layer, Origin, Rule, RuleId, Use};
+use foreman_domain::{Block, FileAccess, Host, Protocol, Scope, Subject};
 use ipnet::IpNet;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::Path;
 
 /// Subjects of the past that are named.
 const NAMED: usize = 10;
@@ -24,41 +28,107 @@ pub struct Offer {
     /// What it opens and for how long: "Let this run connect to a.example:443 until it ends".
     pub words: String,
     /// The rule; its origin is a placeholder.
-    pub rule: EgressRule,
+    pub rule: Rule,
     /// Different past subjects beside the block's own that it would also have allowed.
     pub also_opens: u32,
-    /// True for wildcards, bare addresses and whole-project scope.
+    /// True for wildcards, bare addresses, wide folders and whole-project scope.
     pub needs_confirmation: bool,
     /// What it opens beside what is held, in words.
     pub opens: Vec<String>,
 }
 
+/// What was found of a path that a rule could open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ground {
+    /// No rule can open it, because it is this: "a store of credentials".
+    Closed(String),
+    /// A rule can open it.
+    Open {
+        /// A socket in it, through which whoever listens there could be talked to.
+        socket: Option<String>,
+        /// Whether it is too large to have been looked through for sockets and git directories.
+        large: bool,
+    },
+}
+
 /// Rules that would unblock `block`, narrowest first: once (while something waits), this run, this work
-/// order, this project; then, where the name has three labels or more, its siblings for this run.
-/// `past` are the subjects that were held or refused in this run before.
+/// order, this project; then, where the name has three labels or more, its siblings for this run. For
+/// files: once (what is the opening of a file), the file where it is there, its folder.
+///
+/// `past` are the subjects that were held or refused in this run before. `look` says what is at a path; it
+/// is asked for blocks of files only, about the file and its folder.
 #[must_use]
-pub fn offers(block: &Block, past: &[Subject]) -> Vec<Offer> {
+pub fn offers(
+    block: &Block,
+    past: &[Subject],
+    look: &dyn Fn(&Path, FileAccess) -> Ground,
+) -> Vec<Offer> {
     let subject = &block.subject;
     if subject_floor(subject).is_some() {
         return Vec::new();
     }
-    let Subject::Egress { host, resolved, .. } = subject;
-    let to = place_words(subject);
-    let verb = verb(subject);
+    match subject {
+        Subject::Egress {
+            protocol,
+            host,
+            port,
+            resolved,
+        } => {
+            let destination = Destination {
+                subject,
+                protocol: *protocol,
+                host,
+                port: *port,
+                resolved: *resolved,
+            };
+            of_egress(block, &destination, past)
+        }
+        Subject::File { access, path } => files::offers(block, *access, path, past, look),
+        // Raising a bound is no rule about a place.
+        Subject::Bound { .. } => Vec::new(),
+    }
+}
+
+/// Where a connection wants to.
+struct Destination<'a> {
+    subject: &'a Subject,
+    protocol: Protocol,
+    host: &'a Host,
+    port: u16,
+    /// An address of the name that needs a rule of its own.
+    resolved: Option<IpAddr>,
+}
+
+fn of_egress(block: &Block, destination: &Destination<'_>, past: &[Subject]) -> Vec<Offer> {
+    let Destination {
+        subject,
+        protocol,
+        host,
+        port,
+        resolved,
+    } = destination;
+    let to = place_words(destination);
+    let verb = match protocol {
+        Protocol::Tcp => "connect to",
+        Protocol::Udp => "send UDP to",
+    };
     let exact = HostPattern::exactly(host);
     let bare = matches!(host, Host::Address(_));
     let mut offers = Vec::new();
     if block.waiting > 0 {
-        let mut rule = rule_for(subject, exact.clone(), Layer::Amendment);
+        let mut rule = rule_for(destination, exact.clone(), Layer::Amendment);
         rule.applies = Use::Holds {
-            subject: subject.clone(),
+            subject: (*subject).clone(),
             through: block.last_hold,
         };
-        let words = format!("Let {} to {to} go on, once", waiting_words(block));
+        let words = format!(
+            "Let {} to {to} go on, once",
+            waiting_words(block, *protocol)
+        );
         offers.push(Offer {
             scope: Scope::Once,
             words,
-            rule,
+            rule: Rule::Egress(rule),
             also_opens: 0,
             needs_confirmation: bare,
             opens: Vec::new(),
@@ -82,13 +152,9 @@ pub fn offers(block: &Block, past: &[Subject]) -> Vec<Offer> {
         ),
     ];
     for (scope, layer, words) in lasting {
-        let rule = rule_for(subject, exact.clone(), layer);
+        let rule = Rule::Egress(rule_for(destination, exact.clone(), layer));
         let (also_opens, mut opens) = also_opens(&rule, subject, past);
-        match scope {
-            Scope::Order => opens.push("the same in every other run of this work order".to_owned()),
-            Scope::Project => opens.push("the same in every other run in this project".to_owned()),
-            Scope::Once | Scope::Run => {}
-        }
+        opens.extend(elsewhere(scope));
         offers.push(Offer {
             scope,
             words,
@@ -102,16 +168,15 @@ pub fn offers(block: &Block, past: &[Subject]) -> Vec<Offer> {
     if let Some(suffix) = sibling_suffix(host)
         && resolved.is_none()
     {
-        let Subject::Egress { port, .. } = subject;
         let words = format!(
             "Let this run {verb} any name directly under {suffix}, port {port} (*.{suffix}:{port}), \
              until it ends"
         );
-        let rule = rule_for(
-            subject,
+        let rule = Rule::Egress(rule_for(
+            destination,
             HostPattern::OneLabelUnder(suffix),
             Layer::Amendment,
-        );
+        ));
         let (also_opens, mut opens) = also_opens(&rule, subject, past);
         opens.push("every name of that form that it looks up later".to_owned());
         offers.push(Offer {
@@ -126,46 +191,49 @@ pub fn offers(block: &Block, past: &[Subject]) -> Vec<Offer> {
     offers
 }
 
-fn rule_for(subject: &Subject, host: HostPattern, layer: Layer) -> EgressRule {
-    let Subject::Egress {
-        protocol,
-        port,
-        resolved,
-        ..
-    } = subject;
+/// What a scope beyond the run opens beside it.
+fn elsewhere(scope: Scope) -> Option<String> {
+    match scope {
+        Scope::Order => Some("the same in every other run of this work order".to_owned()),
+        Scope::Project => Some("the same in every other run in this project".to_owned()),
+        Scope::Once | Scope::Run => None,
+    }
+}
+
+fn origin(layer: Layer) -> Origin {
+    Origin {
+        id: RuleId("offer".into()),
+        layer,
+        source: "amended by you".into(),
+        amendment: None,
+        reason: None,
+    }
+}
+
+fn rule_for(destination: &Destination<'_>, host: HostPattern, layer: Layer) -> EgressRule {
     EgressRule {
-        origin: Origin {
-            id: RuleId("offer".into()),
-            layer,
-            source: "amended by you".into(),
-            amendment: None,
-            reason: None,
-        },
-        protocol: *protocol,
+        origin: origin(layer),
+        protocol: destination.protocol,
         host,
-        port: *port,
-        resolves_to: resolved.map(|address| IpNet::from(address.to_canonical())),
+        port: destination.port,
+        resolves_to: destination
+            .resolved
+            .map(|address| IpNet::from(address.to_canonical())),
         applies: Use::Always,
         expires: None,
     }
 }
 
 /// `registry.example:443`, with the address where it is a private one.
-fn place_words(subject: &Subject) -> String {
-    let Subject::Egress {
-        host,
-        port,
-        resolved,
-        ..
-    } = subject;
+fn place_words(destination: &Destination<'_>) -> String {
     let plain = Subject::Egress {
         protocol: Protocol::Tcp,
-        host: host.clone(),
-        port: *port,
+        host: destination.host.clone(),
+        port: destination.port,
         resolved: None,
     };
     let place = shown(&plain);
-    match (resolved, host) {
+    match (destination.resolved, destination.host) {
         (Some(address), _) => format!("{place} at {address} (a private address)"),
         (None, Host::Address(address)) if classify(*address) == AddressClass::Private => {
             format!("{place} (a private address)")
@@ -174,17 +242,8 @@ fn place_words(subject: &Subject) -> String {
     }
 }
 
-fn verb(subject: &Subject) -> &'static str {
-    let Subject::Egress { protocol, .. } = subject;
-    match protocol {
-        Protocol::Tcp => "connect to",
-        Protocol::Udp => "send UDP to",
-    }
-}
-
 /// "the waiting connection", "the 3 waiting UDP packets".
-fn waiting_words(block: &Block) -> String {
-    let Subject::Egress { protocol, .. } = &block.subject;
+fn waiting_words(block: &Block, protocol: Protocol) -> String {
     let what = match protocol {
         Protocol::Tcp => "waiting connection",
         Protocol::Udp => "waiting UDP packet",
@@ -203,7 +262,7 @@ fn sibling_suffix(host: &Host) -> Option<String> {
 }
 
 /// How many other subjects of the past a rule covers, and the first of them in words.
-fn also_opens(rule: &EgressRule, own: &Subject, past: &[Subject]) -> (u32, Vec<String>) {
+fn also_opens(rule: &Rule, own: &Subject, past: &[Subject]) -> (u32, Vec<String>) {
     // The same name before it was resolved was allowed already: not news.
     let before = unresolved(own);
     let others: BTreeSet<&Subject> = past

@@ -6,8 +6,9 @@
 
 mod lists;
 
+use foreman_domain::FileAccess;
 use lists::{ABSOLUTE, CONTAINS, GIT, IN_HOME, OWN_DATA, RUN_BY_HOST, SYSTEM};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// Why no rule can open `path` for reading or writing, as "a store of credentials"; `None` when a rule
 /// can. `path` is absolute or starts with `~/`.
@@ -32,6 +33,32 @@ pub fn write_floor(path: &Path, home: &Path) -> Option<&'static str> {
         return Some(GIT);
     }
     first(path, SYSTEM, Path::new("/")).or_else(|| in_homes(path, home, RUN_BY_HOST, false))
+}
+
+/// Why no rule can open this very path for what is wanted, whatever is beneath it; `None` when one can.
+/// `own` are the engine's places. A folder that merely contains what is on the floor is not on it here:
+/// no rule opens it, but another path in it can be.
+#[must_use]
+pub fn file_floor(
+    path: &Path,
+    access: FileAccess,
+    home: &Path,
+    own: &[PathBuf],
+) -> Option<&'static str> {
+    if !is_plain(path) {
+        return Some("not a plain path from the root");
+    }
+    if own.iter().any(|own| path.starts_with(own)) {
+        return Some(OWN_DATA);
+    }
+    let within = |why: &&'static str| *why != CONTAINS;
+    first(path, ABSOLUTE, Path::new("/"))
+        .filter(within)
+        .or_else(|| in_homes(path, home, IN_HOME, true).filter(within))
+        .or_else(|| match access {
+            FileAccess::Read => None,
+            FileAccess::Write => write_floor(path, home).filter(within),
+        })
 }
 
 fn is_plain(path: &Path) -> bool {
@@ -210,6 +237,30 @@ mod tests {
         assert_eq!(tilde("~"), Some(CONTAINS));
         assert_eq!(tilde("~/x"), Some(CONTAINS));
         assert_eq!(tilde("~/.cache/pip"), None);
+    }
+
+    #[test]
+    fn what_only_contains_the_floor_can_be_asked_about() {
+        let home = Path::new("/srv/people/op");
+        let own = [PathBuf::from("/srv/people/op/data/foreman")];
+        let asked = |path: &str, access| file_floor(Path::new(path), access, home, &own).is_some();
+        for path in ["/home", "/srv/people/op", "/srv/people/op/notes", "/data/x"] {
+            assert!(!asked(path, FileAccess::Read), "{path}");
+        }
+        for path in [
+            "/srv/people/op/.ssh/id",
+            "/home/other/.aws",
+            "/proc/1/environ",
+            "/srv/people/op/data/foreman/state",
+            "/srv/../etc/shadow",
+            "relative",
+        ] {
+            assert!(asked(path, FileAccess::Read), "{path}");
+        }
+        for path in ["/usr/lib/x", "/srv/people/op/.bashrc", "/srv/r/.git/config"] {
+            assert!(!asked(path, FileAccess::Read), "{path}");
+            assert!(asked(path, FileAccess::Write), "{path}");
+        }
     }
 
     #[test]

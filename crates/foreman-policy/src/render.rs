@@ -2,8 +2,8 @@
 
 use crate::error::{Fault, PolicyError};
 use crate::file::LONGEST_REASON;
-use crate::{EgressRule, HostPattern, Layer, Use, parse_policy};
-use foreman_domain::{Protocol, sanitize_line};
+use crate::{Access, EgressRule, HostPattern, Layer, PathRule, Rule, Use, parse_policy};
+use foreman_domain::{At, Protocol, sanitize_line};
 use toml_edit::Value;
 
 /// The rule as a `[[egress]]` table that ends in a line break, to be read back as the same rule; `None`
@@ -14,12 +14,7 @@ pub fn render_egress(rule: &EgressRule) -> Option<String> {
         return None;
     }
     let mut text = String::from("[[egress]]\n");
-    let mut line = |key: &str, value: Value| {
-        text.push_str(key);
-        text.push_str(" = ");
-        text.push_str(value.to_string().trim());
-        text.push('\n');
-    };
+    let mut line = |key: &str, value: Value| push_line(&mut text, key, &value);
     line("host", rule.host.to_string().into());
     line("port", i64::from(rule.port).into());
     if rule.protocol == Protocol::Udp {
@@ -31,33 +26,74 @@ pub fn render_egress(rule: &EgressRule) -> Option<String> {
             HostPattern::Address(*range).to_string().into(),
         );
     }
-    if let Some(end) = &rule.expires {
-        line("expires", end.to_string().into());
+    push_rest(&mut text, rule.expires, rule.origin.reason.as_deref());
+    Some(text)
+}
+
+/// The rule as a `[[read]]` or `[[write]]` table that ends in a line break, to be read back as the same
+/// rule; `None` for a "once" rule, and for a path that a file cannot say.
+#[must_use]
+pub fn render_path(rule: &PathRule) -> Option<String> {
+    let path = rule.path.to_str()?;
+    if rule.applies != Use::Always || path != sanitize_line(path) {
+        return None;
     }
-    if let Some(reason) = &rule.origin.reason {
+    let mut text = String::from(match rule.access {
+        Access::Read => "[[read]]\n",
+        Access::Write => "[[write]]\n",
+    });
+    push_line(&mut text, "path", &path.into());
+    push_rest(&mut text, rule.expires, rule.origin.reason.as_deref());
+    Some(text)
+}
+
+fn push_line(text: &mut String, key: &str, value: &Value) {
+    text.push_str(key);
+    text.push_str(" = ");
+    text.push_str(value.to_string().trim());
+    text.push('\n');
+}
+
+/// What every kind of rule may have.
+fn push_rest(text: &mut String, expires: Option<At>, reason: Option<&str>) {
+    if let Some(end) = expires {
+        push_line(text, "expires", &end.to_string().into());
+    }
+    if let Some(reason) = reason {
         // Cut last: making it safe may make it longer.
         let cut: String = sanitize_line(reason).chars().take(LONGEST_REASON).collect();
-        line("reason", cut.into());
+        push_line(text, "reason", &cut.into());
     }
-    Some(text)
+}
+
+fn render(rule: &Rule) -> Option<String> {
+    match rule {
+        Rule::Egress(rule) => render_egress(rule),
+        Rule::Path(rule) => render_path(rule),
+    }
 }
 
 /// The text of the policy file `name` with the rule added at its end; unchanged when the file has the
 /// rule already.
 ///
 /// # Errors
-/// When the file as it is cannot be read, when the rule is for once, or when the file has a rule that
-/// the new one contradicts.
-pub fn append_egress(name: &str, text: &str, rule: &EgressRule) -> Result<String, PolicyError> {
-    let fault = |message: &str| Fault::new(message).in_argument(name);
+/// When the file as it is cannot be read, when the rule is for once or its path is no text, or when the
+/// file has a rule that the new one contradicts.
+pub fn append_rule(name: &str, text: &str, rule: &Rule) -> Result<String, PolicyError> {
     let before = parse_policy(name, text, Layer::Project)?;
-    let rendered =
-        render_egress(rule).ok_or_else(|| fault("a decision for once is nothing for a file"))?;
-    if before
-        .egress
-        .iter()
-        .any(|there| render_without_reason(there) == render_without_reason(rule))
-    {
+    let Some(rendered) = render(rule) else {
+        let message = match rule {
+            Rule::Path(path) if path.applies == Use::Always => {
+                "a policy file cannot say a path that is not plain text"
+            }
+            Rule::Path(_) | Rule::Egress(_) => "a decision for once is nothing for a file",
+        };
+        return Err(Fault::new(message).in_argument(name));
+    };
+    let there = before.egress.into_iter().map(Rule::Egress);
+    let mut there = there.chain(before.paths.into_iter().map(Rule::Path));
+    let wanted = render_without_reason(rule);
+    if there.any(|there| render_without_reason(&there) == wanted) {
         return Ok(text.to_owned());
     }
     let mut after = text.to_owned();
@@ -69,10 +105,10 @@ pub fn append_egress(name: &str, text: &str, rule: &EgressRule) -> Result<String
     Ok(after)
 }
 
-fn render_without_reason(rule: &EgressRule) -> Option<String> {
+fn render_without_reason(rule: &Rule) -> Option<String> {
     let mut rule = rule.clone();
-    rule.origin.reason = None;
-    render_egress(&rule)
+    rule.origin_mut().reason = None;
+    render(&rule)
 }
 
 #[cfg(test)]
@@ -84,6 +120,31 @@ mod tests {
 
     fn rule(text: &str) -> EgressRule {
         parse_allow(text).unwrap()
+    }
+
+    fn append(text: &str, rule: EgressRule) -> Result<String, PolicyError> {
+        append_rule("policy.toml", text, &Rule::Egress(rule))
+    }
+
+    #[test]
+    fn a_path_is_written_once_and_reads_back_as_itself() {
+        let path = |path: &str| PathRule {
+            origin: rule("a.example:443").origin,
+            path: path.into(),
+            access: Access::Write,
+            applies: Use::Always,
+            expires: None,
+            sockets: false,
+        };
+        let append = |text: &str, rule| append_rule("policy.toml", text, &Rule::Path(rule));
+        let after = append("", path("~/.cache/a b")).unwrap();
+        assert_eq!(after, "[[write]]\npath = \"~/.cache/a b\"\n");
+        assert_eq!(append(&after, path("~/.cache/a b")).unwrap(), after);
+        let read = parse_policy("policy.toml", &after, Layer::Project).unwrap();
+        assert_eq!(read.paths[0].path, path("~/.cache/a b").path);
+        // What a file cannot say, it does not say in another way.
+        assert!(append("", path("/srv/a\nb")).is_err());
+        assert!(append("", path("/home/other/.ssh")).is_err());
     }
 
     #[test]
@@ -101,7 +162,7 @@ mod tests {
     #[test]
     fn appending_keeps_the_file_and_adds_one_rule() {
         let before = "# ours\n[bounds]\nwall = \"2h\"";
-        let after = append_egress("policy.toml", before, &rule("registry.example:443")).unwrap();
+        let after = append(before, rule("registry.example:443")).unwrap();
         assert!(after.starts_with(before));
         let file = parse_policy("policy.toml", &after, Layer::Project).unwrap();
         assert_eq!(
@@ -109,20 +170,20 @@ mod tests {
             (1, Some(7_200))
         );
         // Once more changes nothing.
-        let again = append_egress("policy.toml", &after, &rule("registry.example:443")).unwrap();
+        let again = append(&after, rule("registry.example:443")).unwrap();
         assert_eq!(again, after);
     }
 
     #[test]
     fn a_file_that_cannot_be_read_or_would_contradict_itself_is_not_touched() {
         let rule = rule("registry.example:443");
-        assert!(append_egress("policy.toml", "egress = 1", &rule).is_err());
+        assert!(append("egress = 1", rule.clone()).is_err());
         let there =
             "[[egress]]\nhost = \"registry.example\"\nport = 443\nexpires = \"2027-01-31\"\n";
-        let error = append_egress("policy.toml", there, &rule).unwrap_err();
+        let error = append(there, rule.clone()).unwrap_err();
         assert!(error.message.contains("contradicts"), "{error}");
         let inline = "egress = [{ host = \"other.example\", port = 443 }]\n";
-        assert!(append_egress("policy.toml", inline, &rule).is_err());
+        assert!(append(inline, rule).is_err());
     }
 
     proptest! {

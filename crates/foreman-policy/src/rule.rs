@@ -1,11 +1,11 @@
 //! Rules as data: what the engine sends to a shim and what both judge by.
 
-use foreman_domain::{AmendmentId, At, HoldId, Protocol, Revision, Subject};
+use foreman_domain::{AmendmentId, At, HoldId, PathText, Protocol, Revision, Subject};
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where a rule comes from; later layers are narrower.
 #[derive(
@@ -107,10 +107,13 @@ pub enum HostPattern {
 }
 
 /// For which holds a rule counts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
 #[serde(tag = "use", rename_all = "snake_case")]
 pub enum Use {
     /// Every action it matches.
+    #[default]
     Always,
     /// Only holds of this one subject, up to and including this one: what the card had counted.
     Holds {
@@ -173,24 +176,138 @@ pub struct Denial {
 }
 
 /// What a path rule opens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
-#[serde(rename_all = "snake_case")]
-pub enum Access {
-    /// Read only.
-    Read,
-    /// Read and write.
-    Write,
-}
+pub use foreman_domain::FileAccess as Access;
 
-/// Opens a path of the host inside the cage. Applied when the run starts.
+/// Opens a path of the host inside the cage: when the run starts, or while it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct PathRule {
     /// Where it comes from.
     pub origin: Origin,
-    /// Absolute path, or one that starts with `~/`.
+    /// Absolute path, or one that starts with `~/`; a file, or a folder with all that is in it.
+    #[serde(with = "path_text")]
+    #[schemars(with = "String")]
+    #[specta(type = String)]
     pub path: PathBuf,
     /// Read or write.
     pub access: Access,
+    /// For which holds it counts.
+    #[serde(default, skip_serializing_if = "counts_always")]
+    pub applies: Use,
+    /// When it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<At>,
+    /// Whether it counts although sockets of the host lie in it: asked about on its card.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sockets: bool,
+}
+
+impl PathRule {
+    /// The rule with its path from the root, where it starts with `~`.
+    #[must_use]
+    pub fn rooted_in(mut self, home: &Path) -> Self {
+        if let Ok(rest) = self.path.strip_prefix("~") {
+            self.path = home.join(rest).components().collect();
+        }
+        self
+    }
+}
+
+/// What the rule opens, without where it comes from: `write /srv/data`.
+impl fmt::Display for PathRule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {}", self.access, PathText::of(&self.path))
+    }
+}
+
+fn counts_always(applies: &Use) -> bool {
+    *applies == Use::Always
+}
+
+/// A path as its text without loss.
+mod path_text {
+    use super::PathText;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::path::{Path, PathBuf};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        PathText::of(path).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        PathText::deserialize(from).map(|text| text.to_path())
+    }
+}
+
+/// A rule that allows something. Which kind it is shows in its keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
+#[serde(untagged)]
+pub enum Rule {
+    /// Of connections.
+    Egress(EgressRule),
+    /// Of files.
+    Path(PathRule),
+}
+
+impl Rule {
+    /// Where it comes from.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        match self {
+            Self::Egress(rule) => &rule.origin,
+            Self::Path(rule) => &rule.origin,
+        }
+    }
+
+    /// Where it comes from, to be set.
+    pub fn origin_mut(&mut self) -> &mut Origin {
+        match self {
+            Self::Egress(rule) => &mut rule.origin,
+            Self::Path(rule) => &mut rule.origin,
+        }
+    }
+
+    /// For which holds it counts.
+    pub fn applies_mut(&mut self) -> &mut Use {
+        match self {
+            Self::Egress(rule) => &mut rule.applies,
+            Self::Path(rule) => &mut rule.applies,
+        }
+    }
+
+    /// When it ends.
+    #[must_use]
+    pub fn expires(&self) -> Option<At> {
+        match self {
+            Self::Egress(rule) => rule.expires,
+            Self::Path(rule) => rule.expires,
+        }
+    }
+
+    /// When it ends, to be set.
+    pub fn expires_mut(&mut self) -> &mut Option<At> {
+        match self {
+            Self::Egress(rule) => &mut rule.expires,
+            Self::Path(rule) => &mut rule.expires,
+        }
+    }
+
+    /// True when the rule allows the subject, its time and its "once" aside.
+    #[must_use]
+    pub fn covers(&self, subject: &Subject) -> bool {
+        match self {
+            Self::Egress(rule) => rule.covers(subject),
+            Self::Path(rule) => rule.covers(subject),
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Egress(rule) => rule.fmt(out),
+            Self::Path(rule) => rule.fmt(out),
+        }
+    }
 }
 
 /// Bounds of a run. `None` means the default of the engine.
@@ -221,6 +338,16 @@ impl Bounds {
             processes: self.processes.or(wider.processes),
             output_bytes: self.output_bytes.or(wider.output_bytes),
             hold_seconds: self.hold_seconds.or(wider.hold_seconds),
+        }
+    }
+}
+
+impl Policy {
+    /// Adds a rule.
+    pub fn push(&mut self, rule: Rule) {
+        match rule {
+            Rule::Egress(rule) => self.egress.push(rule),
+            Rule::Path(rule) => self.paths.push(rule),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The per-run supervisor: protocol, journal, holds, steps.
 //!
 //! One shim process carries one run to its end and outlives the engine that started it. This library
-//! is what both sides share ([`protocol`], [`journal`], [`client`], [`launch`]) and, as [`shim`], the
+//! is what both sides share ([`protocol`], [`journal`], [`client`], [`launch`], [`ground`]) and, as [`shim`], the
 //! supervisor itself; the binary only parses its command line.
 //!
 //! It knows nothing of databases, repositories or windows. Everything it hears from a cage is hostile
@@ -9,6 +9,7 @@
 
 pub mod client;
 pub mod doctor;
+pub mod ground;
 mod identity;
 pub mod journal;
 pub mod launch;

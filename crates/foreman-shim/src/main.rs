@@ -39,6 +39,9 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         place: Option<PathBuf>,
     },
+    /// Makes or takes one mount of a running cage, as told on standard input. Started by a shim only.
+    #[command(name = foreman_cage::files::HELPER, hide = true)]
+    MountHelper,
     /// Makes a private network world for the demo and for tests.
     #[command(hide = true)]
     World {
@@ -90,6 +93,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             station::serve(&place, from, std::io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::MountHelper => Ok(foreman_cage::files::help()),
         Command::World { args } => world_command::run(args),
     }
 }

@@ -32,6 +32,9 @@ pub struct RunSpec {
     pub policy: Policy,
     /// What happens to what no rule allows.
     pub hold: HoldMode,
+    /// Whether what is hidden is asked about when it is to be read, too.
+    #[serde(default)]
+    pub hold_reads: bool,
     /// Bounds to enforce.
     pub bounds: Bounds,
     /// Steps in order. The first that fails ends the plan as its [`OnFailure`] says.

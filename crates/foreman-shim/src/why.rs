@@ -3,7 +3,7 @@
 //! One verb, read-only, about the own run only. Both sides bound what they read and how long they
 //! wait. The answer is data; its words are made here, so that agent and operator read the same.
 
-use foreman_domain::{At, BlockId, Decider, Protocol, RunId, Subject};
+use foreman_domain::{At, BlockId, Decider, FileAccess, Protocol, RunId, Subject};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -96,7 +96,6 @@ impl Status {
     /// What the agent should do, as sentences. `reason` is what the operator said; may be empty.
     #[must_use]
     pub fn hint(self, subject: &Subject, reason: &str) -> String {
-        let Subject::Egress { protocol, port, .. } = subject;
         let words = match self {
             Self::Waiting => {
                 "The operator can allow it; leave it waiting, and it goes on by itself then. \
@@ -118,10 +117,25 @@ impl Status {
                  it, and say in your result that it was needed: the operator can allow it for the \
                  next run."
             }
-            Self::RefusedAlways => match (protocol, port) {
-                (Protocol::Udp, 443) => "Use TCP to the same host instead; that can be allowed.",
-                (_, 53 | 853) => "Use the resolver that /etc/resolv.conf names instead.",
-                _ => "Neither a rule nor the operator can open it; do without it.",
+            Self::RefusedAlways => match subject {
+                Subject::Egress {
+                    protocol: Protocol::Udp,
+                    port: 443,
+                    ..
+                } => "Use TCP to the same host instead; that can be allowed.",
+                Subject::Egress { port: 53 | 853, .. } => {
+                    "Use the resolver that /etc/resolv.conf names instead."
+                }
+                Subject::File {
+                    access: FileAccess::Write,
+                    ..
+                } => {
+                    "Neither a rule nor the operator can open it; write inside your working \
+                     directory instead."
+                }
+                Subject::Egress { .. } | Subject::File { .. } | Subject::Bound { .. } => {
+                    "Neither a rule nor the operator can open it; do without it."
+                }
             },
             Self::TooMany => {
                 "Try nothing new for now; the operator has to decide about what was stopped \

@@ -4,7 +4,7 @@ use crate::error::{During, parse};
 use crate::open::{signed, unsigned};
 use crate::{Store, StoreError};
 use foreman_domain::{Amendment, AmendmentId, AmendmentState, At, Epoch, Revision, RunId};
-use foreman_policy::EgressRule;
+use foreman_policy::Rule;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite};
 
@@ -16,7 +16,7 @@ pub struct StoredAmendment {
     /// The repository it was made in.
     pub repo_key: String,
     /// The rule of an allowing one.
-    pub rule: Option<EgressRule>,
+    pub rule: Option<Rule>,
     /// How often its rule let something through.
     pub hits: u64,
     /// When it did last.

@@ -9,7 +9,7 @@ use foreman_domain::{
     Amendment, AmendmentId, AmendmentState, At, Block, BlockId, BlockState, Decider, Decision,
     Fence, Revision, RunId, Scope, Surface,
 };
-use foreman_policy::{Denial, EgressRule, Layer, Origin, Policy, RuleId};
+use foreman_policy::{Denial, Layer, Origin, Policy, Rule, RuleId};
 use sqlx::{Row, Sqlite, Transaction};
 
 /// A decision about a block, bound to what was shown.
@@ -39,7 +39,7 @@ pub enum Ruled {
         /// How far it reaches.
         scope: Scope,
         /// The rule.
-        rule: Box<EgressRule>,
+        rule: Box<Rule>,
     },
     /// Refuse it, in this run.
     Deny {
@@ -104,7 +104,7 @@ impl Store {
             ),
         };
         let expires = match &new.ruled {
-            Ruled::Allow { rule, .. } => rule.expires,
+            Ruled::Allow { rule, .. } => rule.expires(),
             Ruled::Deny { .. } => None,
         };
         let amendment = Amendment {
@@ -123,20 +123,16 @@ impl Store {
         let (rule, denial) = match &new.ruled {
             Ruled::Allow { rule, .. } => {
                 block.state = BlockState::Amended { amendment: id };
-                (
-                    Some(EgressRule {
-                        origin,
-                        ..(**rule).clone()
-                    }),
-                    None,
-                )
+                let mut rule = (**rule).clone();
+                *rule.origin_mut() = origin;
+                (Some(rule), None)
             }
             Ruled::Deny { reason } => {
                 block.state = BlockState::Denied {
                     by: Decider::Operator,
                     reason: reason.clone(),
                 };
-                let subject = block.subject.clone();
+                let subject = block.denied();
                 (
                     None,
                     Some(Denial {

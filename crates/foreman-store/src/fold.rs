@@ -7,7 +7,7 @@
 //! | block | the block, unless a decision newer than this news was recorded meanwhile: then its counts only |
 //! | amendment | active → revoked or lapsed, never back |
 //! | policy_applied | the revision that the shim confirmed |
-//! | egress that a decision's rule allowed | the rule's hits |
+//! | egress or a file that a decision's rule allowed | the rule's hits |
 //! | refusals of an unattended run | the run's mark |
 
 use crate::StoreError;
@@ -53,7 +53,8 @@ pub(crate) fn has_meaning(kind: &EventKind) -> bool {
         | EventKind::Block { .. }
         | EventKind::Amendment { .. }
         | EventKind::PolicyApplied { .. }
-        | EventKind::Egress { .. } => true,
+        | EventKind::Egress { .. }
+        | EventKind::File { .. } => true,
         EventKind::Progress { .. }
         | EventKind::Warning { .. }
         | EventKind::Probe { .. }
@@ -62,6 +63,8 @@ pub(crate) fn has_meaning(kind: &EventKind) -> bool {
         | EventKind::ShellEnded { .. }
         | EventKind::NameLookedUp { .. }
         | EventKind::ConnectionClosed { .. }
+        | EventKind::Exec { .. }
+        | EventKind::Exit { .. }
         | EventKind::Bound { .. }
         | EventKind::Commits { .. }
         | EventKind::Gap { .. } => false,
@@ -129,6 +132,14 @@ pub(crate) async fn fold(
                     ..
                 },
             ..
+        }
+        | EventKind::File {
+            verdict:
+                ConnectVerdict::Refused {
+                    by: Decider::Unattended,
+                    ..
+                },
+            ..
         } => {
             run.denied_unattended = true;
             Ok(())
@@ -137,8 +148,14 @@ pub(crate) async fn fold(
             verdict: ConnectVerdict::Allowed { rule },
             count,
             ..
+        }
+        | EventKind::File {
+            verdict: ConnectVerdict::Allowed { rule },
+            count,
+            ..
         } if rule.starts_with(DECIDED) => fold_hit(tx, rule, *count, event).await,
         EventKind::Egress { .. }
+        | EventKind::File { .. }
         | EventKind::Progress { .. }
         | EventKind::Warning { .. }
         | EventKind::Probe { .. }
@@ -147,6 +164,8 @@ pub(crate) async fn fold(
         | EventKind::ShellEnded { .. }
         | EventKind::NameLookedUp { .. }
         | EventKind::ConnectionClosed { .. }
+        | EventKind::Exec { .. }
+        | EventKind::Exit { .. }
         | EventKind::Bound { .. }
         | EventKind::Commits { .. }
         | EventKind::Gap { .. } => Ok(()),

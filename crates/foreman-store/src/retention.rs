@@ -33,6 +33,9 @@ const OTHERS: &[&str] = &[
     "egress",
     "connection_closed",
     "name_looked_up",
+    "file",
+    "exec",
+    "exit",
     "progress",
 ];
 

@@ -5,7 +5,7 @@ use crate::error::{During, parse, write};
 use crate::open::{signed, unsigned};
 use crate::{NewPolicy, StoreError};
 use foreman_domain::{Amendment, Block, BlockId, Revision, RunId, RunState, Scope};
-use foreman_policy::{Denial, EgressRule, Policy};
+use foreman_policy::{Denial, Policy, Rule};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, Transaction};
 
@@ -126,7 +126,7 @@ pub(crate) async fn next_policies(
 
 /// A rule or a denial of a recorded decision.
 pub(crate) enum RuleInForce {
-    Allow(EgressRule),
+    Allow(Rule),
     Deny(Denial),
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn compose(base: &Policy, rules: Vec<RuleInForce>, revision: Revision
     policy.revision = revision;
     for rule in rules {
         match rule {
-            RuleInForce::Allow(rule) => policy.egress.push(rule),
+            RuleInForce::Allow(rule) => policy.push(rule),
             RuleInForce::Deny(denial) => policy.denials.push(denial),
         }
     }

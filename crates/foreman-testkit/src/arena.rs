@@ -1,15 +1,21 @@
 //! A live cage that runs commands for a test: the agent is `fm-attack agent`, which takes requests
 //! as files in its worktree (the one place that both sides can write) and runs each as a process.
 //! One cage thus serves many attacks, each in a process of its own, several at a time.
+//!
+//! What a command that is run to its end does to files outside of the cage is held like anything else; the
+//! arena's operator denies it. A test that wants to decide itself starts its command and waits for it.
 
 use crate::{LiveRun, Product, repos, until};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use foreman_domain::{BlockId, BlockState, EventKind, Subject};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The folder of requests in the worktree.
@@ -50,6 +56,14 @@ pub struct Arena<'a> {
     id: String,
     worktree: PathBuf,
     next: AtomicU32,
+    seen: Mutex<Seen>,
+}
+
+/// The blocks of files that are open, and how many events were looked at.
+#[derive(Debug, Default)]
+struct Seen {
+    events: usize,
+    open: BTreeSet<BlockId>,
 }
 
 impl<'a> Arena<'a> {
@@ -91,6 +105,7 @@ impl<'a> Arena<'a> {
             id,
             worktree,
             next: AtomicU32::new(1),
+            seen: Mutex::default(),
         })
     }
 
@@ -142,7 +157,7 @@ impl<'a> Arena<'a> {
     /// # Errors
     /// It did not end within the limit.
     pub fn exec(&self, argv: &[&str]) -> Result<Reply> {
-        self.start(argv)?.wait(Duration::from_secs(90))
+        self.start(argv)?.wait_denying(Duration::from_secs(90))
     }
 
     /// Runs a shell script in the cage to its end.
@@ -167,7 +182,7 @@ impl<'a> Arena<'a> {
     /// It did not end, or printed nothing.
     pub fn attack(&self, arguments: &[&str]) -> Result<Value> {
         self.start_attack(arguments)?
-            .wait(Duration::from_secs(90))?
+            .wait_denying(Duration::from_secs(90))?
             .json()
     }
 
@@ -203,6 +218,33 @@ impl<'a> Arena<'a> {
             millis: 0,
         };
         reply.json()
+    }
+
+    /// Denies every block of files that is open.
+    fn deny_files(&self) -> Result<()> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = self.run.events();
+        for event in events.iter().skip(seen.events) {
+            if let EventKind::Block { block } = &event.kind
+                && matches!(block.subject, Subject::File { .. })
+            {
+                match block.state {
+                    BlockState::Open => seen.open.insert(block.id.clone()),
+                    _ => seen.open.remove(&block.id),
+                };
+            }
+        }
+        seen.events = events.len();
+        for block in std::mem::take(&mut seen.open) {
+            let block = block.to_string();
+            if let Err(error) = self.product.deny(&block, "nothing outside of the worktree") {
+                // Its caller may have given up, or a case beside this one have decided.
+                let open = self.product.blocks(&self.id)?;
+                let waits = |card: &&Value| card["id"] == block && card["waiting"] != 0;
+                ensure!(!open.iter().any(|card| waits(&card)), "{error:#}");
+            }
+        }
+        Ok(())
     }
 
     /// Waits until a block for this subject is open.
@@ -260,6 +302,22 @@ impl Job<'_> {
             &format!("\"{}\" ended in the cage", self.argv),
             limit,
             || self.reply(),
+        )
+        .with_context(|| self.arena.run().story())
+    }
+
+    /// As [`Job::wait`]; denies meanwhile what it does to files outside of the cage.
+    ///
+    /// # Errors
+    /// As [`Job::wait`], and when a denial was refused.
+    pub fn wait_denying(&self, limit: Duration) -> Result<Reply> {
+        until(
+            &format!("\"{}\" ended in the cage", self.argv),
+            limit,
+            || {
+                self.arena.deny_files()?;
+                self.reply()
+            },
         )
         .with_context(|| self.arena.run().story())
     }

@@ -15,6 +15,7 @@ fn block(number: u32, at: &str, state: BlockState) -> BlockView {
             state,
             why: String::new(),
             address_vetted: true,
+            file: None,
             waiting: 1,
             seen: 1,
             last_hold: HoldId(1),

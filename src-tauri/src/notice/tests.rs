@@ -133,6 +133,15 @@ fn an_address_of_the_sixth_version_is_in_brackets() {
 }
 
 #[test]
+fn a_file_is_told_by_what_is_wanted_of_it_and_where() {
+    let file = Subject::File {
+        access: foreman_domain::FileAccess::Write,
+        path: foreman_domain::PathText::of("/srv/data/a\u{202e}b".as_ref()),
+    };
+    assert_eq!(destination(&file), "write /srv/data/a\\xe2\\x80\\xaeb");
+}
+
+#[test]
 fn what_was_notified_is_known_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a/notified");

@@ -175,7 +175,8 @@ fn children_by_search(parent: u32) -> Vec<u32> {
         .collect()
 }
 
-fn argv(pid: u32) -> Vec<String> {
+/// Argument vector of a process, as it claims it.
+pub(crate) fn argv(pid: u32) -> Vec<String> {
     let mut bytes = Vec::new();
     if let Ok(file) = fs::File::open(format!("/proc/{pid}/cmdline")) {
         let most = (ARGUMENTS * ARGUMENT_BYTES * 2) as u64;

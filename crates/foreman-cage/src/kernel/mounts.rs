@@ -63,6 +63,14 @@ pub(crate) fn clone_tree_at(path: &CStr) -> io::Result<OwnedFd> {
     owned(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) })
 }
 
+/// Clones the one mount that an open path is in, from there on, attached nowhere.
+pub(crate) fn clone_mount(at: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags =
+        OPEN_TREE_CLONE | libc::AT_EMPTY_PATH as libc::c_uint | libc::O_CLOEXEC as libc::c_uint;
+    // SAFETY: as above.
+    owned(unsafe { libc::syscall(libc::SYS_open_tree, at.as_raw_fd(), c"".as_ptr(), flags) })
+}
+
 fn set_flags(fd: RawFd, path: &CStr, at: libc::c_uint, flags: MountFlags) -> io::Result<()> {
     let attributes = libc::mount_attr {
         attr_set: flags.bits(),
@@ -70,6 +78,15 @@ fn set_flags(fd: RawFd, path: &CStr, at: libc::c_uint, flags: MountFlags) -> io:
         propagation: 0,
         userns_fd: 0,
     };
+    set_attributes(fd, path, at, &attributes)
+}
+
+fn set_attributes(
+    fd: RawFd,
+    path: &CStr,
+    at: libc::c_uint,
+    attributes: &libc::mount_attr,
+) -> io::Result<()> {
     // SAFETY: path and attributes are valid for the call and the size is that of the structure.
     check(unsafe {
         libc::syscall(
@@ -77,21 +94,36 @@ fn set_flags(fd: RawFd, path: &CStr, at: libc::c_uint, flags: MountFlags) -> io:
             fd,
             path.as_ptr(),
             at,
-            &raw const attributes,
+            std::ptr::from_ref(attributes),
             size_of::<libc::mount_attr>(),
         )
     })?;
     Ok(())
 }
 
-/// Sets flags on a cloned tree and everything mounted in it, before it is attached.
+/// Sets flags on a cloned tree and everything mounted in it, before it is attached. What is mounted in
+/// the original later is not to appear in it, either.
 pub(crate) fn restrict_tree(tree: BorrowedFd<'_>, flags: MountFlags) -> io::Result<()> {
-    set_flags(
-        tree.as_raw_fd(),
-        c"",
-        libc::AT_EMPTY_PATH as libc::c_uint | RECURSIVE,
-        flags,
-    )
+    let attributes = libc::mount_attr {
+        attr_set: flags.bits(),
+        attr_clr: 0,
+        propagation: libc::MS_PRIVATE,
+        userns_fd: 0,
+    };
+    let at = libc::AT_EMPTY_PATH as libc::c_uint | RECURSIVE;
+    set_attributes(tree.as_raw_fd(), c"", at, &attributes)
+}
+
+/// Makes a cloned mount writable. The original stays what it is.
+pub(crate) fn make_writable(clone: BorrowedFd<'_>) -> io::Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: 0,
+        attr_clr: libc::MOUNT_ATTR_RDONLY,
+        propagation: libc::MS_PRIVATE,
+        userns_fd: 0,
+    };
+    let at = libc::AT_EMPTY_PATH as libc::c_uint;
+    set_attributes(clone.as_raw_fd(), c"", at, &attributes)
 }
 
 /// Sets flags on the one mount at a path.

@@ -24,6 +24,40 @@ pub(crate) fn process_fd(pid: libc::pid_t) -> io::Result<OwnedFd> {
     owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })
 }
 
+/// A descriptor that names a thread, where the kernel can, else its process: readable when it has ended.
+pub(crate) fn thread_fd(thread: libc::pid_t, process: libc::pid_t) -> io::Result<OwnedFd> {
+    const PIDFD_THREAD: libc::c_int = libc::O_EXCL;
+    // SAFETY: takes numbers only.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_open, thread, PIDFD_THREAD) })
+        .or_else(|_| process_fd(process))
+}
+
+/// How a process ended, as whoever waited for it was told it; nothing before that, or where the kernel
+/// does not say.
+pub(crate) fn end_of_process(process: BorrowedFd<'_>) -> Option<libc::c_int> {
+    // The first version of `struct pidfd_info`.
+    #[repr(C)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        numbers: [u32; 11],
+        exit_code: i32,
+    }
+    const _: () = assert!(size_of::<Info>() == 64);
+    const PIDFD_GET_INFO: libc::Ioctl = 0xc040_ff0b;
+    const EXIT: u64 = 1 << 3;
+    let mut info = Info {
+        mask: EXIT,
+        cgroup: 0,
+        numbers: [0; 11],
+        exit_code: 0,
+    };
+    // SAFETY: the argument is a pointer to a structure of the size that the request names.
+    check(unsafe { libc::ioctl(process.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) }.into())
+        .ok()?;
+    (info.mask & EXIT != 0).then_some(info.exit_code)
+}
+
 /// How a child ended: its exit code, or the number of the signal.
 pub(crate) type ChildEnd = Result<u8, u8>;
 

@@ -1,6 +1,8 @@
 //! What a hostile program would try, run inside a cage. Each attack prints one line per try:
 //! `name answer`, where the answer is `done` or the error's number.
 
+mod files;
+
 use nix::errno::Errno;
 use std::ffi::CString;
 use std::io::Write as _;
@@ -17,9 +19,27 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
         "init" => init(),
         "forks" => forks(),
         "abstract" => abstract_socket(),
+        "file" => file(arguments),
         other => panic!("no attack {other}"),
     }
     ExitCode::SUCCESS
+}
+
+fn file(arguments: &[&str]) {
+    match arguments {
+        ["family", folder] => files::family(folder),
+        ["make", path] => files::make(path),
+        ["open", path, flags] => files::open(path, flags),
+        ["threads", folder] => files::threads(folder),
+        ["interrupted", path] => files::interrupted(path, false),
+        ["restarted", path] => files::interrupted(path, true),
+        ["flip", one, other] => files::flip(one, other),
+        ["swap", outside] => files::swap(outside),
+        ["bend", home] => files::bend(home),
+        ["steps", path] => files::steps(path),
+        ["read", path] => files::read(path),
+        other => panic!("no attack on files {other:?}"),
+    }
 }
 
 fn say(name: &str, result: i64) {

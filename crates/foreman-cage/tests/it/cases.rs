@@ -1,10 +1,13 @@
 //! All cases, by name.
 
 mod ahead;
+mod asked;
 mod ending;
 mod files;
+mod held;
 mod programs;
 mod refusals;
+mod shown;
 mod walls;
 
 /// A case: a sentence and what proves it.
@@ -48,6 +51,35 @@ cases! {
         abstract_sockets_of_the_host_are_out_of_reach,
         a_fork_bomb_is_bounded_and_the_next_program_starts,
         roots_cage_is_an_unprivileged_user_on_the_host;
+    held:
+        each_call_that_writes_waits_and_goes_on_in_what_is_shown,
+        once_gives_a_descriptor_with_the_callers_mode_and_flags,
+        what_is_refused_is_seen_as_the_kernels_own_refusal,
+        eight_calls_wait_while_a_ninth_thread_goes_on,
+        programs_are_held_side_by_side,
+        signals_that_do_not_kill_leave_a_call_waiting,
+        a_caller_that_is_killed_leaves_nothing_behind,
+        when_nobody_answers_any_more_calls_fail,
+        a_hidden_program_waits_where_reads_do;
+    asked:
+        a_path_is_asked_about_by_where_it_leads,
+        what_is_nobodys_question_is_not_asked,
+        a_path_that_changes_meanwhile_gains_nothing,
+        a_way_that_changes_meanwhile_gains_nothing;
+    shown:
+        what_is_shown_is_live_and_hidden_again,
+        a_single_file_is_shown_and_hidden_again,
+        a_folder_that_may_be_written_stays_so_below_one_that_may_be_read,
+        what_is_mounted_below_it_later_on_the_host_does_not_appear,
+        what_is_open_stays_open_when_it_is_hidden,
+        what_the_cage_shows_in_its_own_way_is_never_covered,
+        a_place_that_is_bent_meanwhile_is_no_way_into_the_host,
+        a_source_that_is_not_what_was_shown_is_refused,
+        host_sockets_need_another_question,
+        a_verdict_that_cannot_be_carried_out_refuses_the_call,
+        a_link_of_the_host_leads_to_what_is_shown,
+        a_program_started_ahead_is_held_like_any,
+        programs_are_told_with_their_arguments_and_ends;
     ahead:
         a_program_started_ahead_proves_the_walls_and_runs_only_when_asked_for,
         a_program_started_ahead_does_not_run_unproven,

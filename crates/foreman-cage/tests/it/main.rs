@@ -15,6 +15,7 @@
 mod attack;
 mod cases;
 mod fixture;
+mod operator;
 
 use fixture::{ORDINARY, Stage};
 use std::path::Path;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         // Inside a cage.
+        [foreman_cage::files::HELPER] => foreman_cage::files::help(),
         ["attack", name, rest @ ..] => attack::run(name, rest),
         ["case", name] => {
             let (_, case) = cases::ALL.iter().find(|(known, _)| known == name).unwrap();

@@ -10,7 +10,9 @@ use crate::card::{Below, Card, primary, render};
 use crate::error::CliError;
 use crate::panel::outcome;
 use crate::words;
-use foreman_domain::{AmendmentId, At, Code, ExitCode, Failure, Scope, Surface, sanitize_line};
+use foreman_domain::{
+    AmendmentId, At, Code, Decision, ExitCode, Failure, Scope, Surface, sanitize_line,
+};
 use foreman_engine::api::{
     AmendRequest, BlockRef, BlockView, Candidate, Commands, Decided, DenyRequest, UndoRequest,
 };
@@ -116,9 +118,12 @@ pub fn tell_taken_back(decided: &Decided, answer: &Answer) -> Done {
     ))?;
     if decided.cut > 0 {
         let cut = words::count(decided.cut.into(), "open connection");
-        answer.line(&format!(
-            "{cut} cut. Bytes already sent and files already written stay."
-        ))?;
+        answer.line(&format!("{cut} cut."))?;
+    }
+    if decided.amendment.decision == Decision::Allow {
+        answer.paragraph(
+            "Bytes already sent and files already written stay, and a file that is open stays open.",
+        )?;
     }
     Ok(ExitCode::Ok)
 }

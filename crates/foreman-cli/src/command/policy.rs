@@ -7,7 +7,7 @@ use crate::args::{AmendmentName, PolicyOf, PolicyWhyArgs, TrustArgs};
 use crate::paint::Tone;
 use crate::words;
 use foreman_domain::{
-    AmendmentState, At, Decision, ExitCode, Failure, sanitize_line, sanitize_text,
+    AmendmentState, At, Decision, ExitCode, Failure, PathText, sanitize_line, sanitize_text,
 };
 use foreman_engine::api::{
     Commands, PolicyQuery, PolicyView, PolicyWhy, RevokeRequest, TrustRequest, TrustView,
@@ -62,7 +62,14 @@ fn draw(view: &PolicyView, answer: &Answer) -> std::io::Result<()> {
             Access::Read => "read ",
             Access::Write => "write",
         };
-        let name = sanitize_line(&path.path.to_string_lossy());
+        let mut name = PathText::of(&path.path).to_string();
+        if let Use::Holds { .. } = path.applies {
+            name.push_str(" once");
+        }
+        if let Some(expires) = path.expires {
+            name.push_str(&format!(" until {expires}"));
+        }
+        let name = sanitize_line(&name);
         answer.line(&format!("  {access}  {name}  {}", source(&path.origin)))?;
     }
     heading("Bounds")?;

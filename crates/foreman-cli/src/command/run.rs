@@ -112,6 +112,7 @@ pub(super) fn request(args: RunArgs, answer: &Answer) -> Result<RunCreate, Failu
         checks: args.check,
         terminal,
         unattended: args.unattended,
+        hold_reads: args.hold_reads,
         accept_weaker: args.accept_weaker,
         argv: args.argv,
         env: variables(&args.env, |name| std::env::var(name).ok())?,

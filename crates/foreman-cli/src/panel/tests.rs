@@ -5,7 +5,7 @@ use foreman_domain::{
     Amendment, AmendmentState, At, Block, BlockState, HoldId, Holder, Host, Protocol, Revision,
     RunId, Subject,
 };
-use foreman_policy::{EgressRule, HostPattern, Layer, Origin, RuleId, Use};
+use foreman_policy::{EgressRule, HostPattern, Layer, Origin, Rule, RuleId, Use};
 
 pub(crate) fn view(number: u32) -> BlockView {
     let block = BlockId::new(RunId::from_random(5), number);
@@ -13,7 +13,7 @@ pub(crate) fn view(number: u32) -> BlockView {
         number,
         words: words.into(),
         scope,
-        rule: EgressRule {
+        rule: Rule::Egress(EgressRule {
             origin: Origin {
                 id: RuleId("amendment:x".into()),
                 layer: Layer::Amendment,
@@ -27,7 +27,7 @@ pub(crate) fn view(number: u32) -> BlockView {
             resolves_to: None,
             applies: Use::Always,
             expires: None,
-        },
+        }),
         also_opens: 0,
         needs_confirmation,
         opens: vec![],
@@ -44,6 +44,7 @@ pub(crate) fn view(number: u32) -> BlockView {
             state: BlockState::Open,
             why: "network: no rule allows it".into(),
             address_vetted: true,
+            file: None,
             waiting: 1,
             seen: 1,
             last_hold: HoldId(1),

@@ -101,7 +101,7 @@ impl Engine {
         };
         let (mut open, mut denied) = (Vec::new(), Vec::new());
         for stored in self.store.blocks(&filter).await.or_fail()? {
-            let subject = sanitize_line(&stored.block.subject.to_string());
+            let subject = sanitize_line(&stored.block.what());
             match &stored.block.state {
                 BlockState::Open => open.push(format!("{subject} is held")),
                 BlockState::Expired => open.push(format!("{subject} was given up undecided")),

@@ -30,6 +30,7 @@ pub(super) const KEYS: &[&str] = &[
     "copy",
     "checks",
     "unattended",
+    "hold_reads",
     "accept_weaker",
     "priority",
     "impact",
@@ -62,6 +63,7 @@ pub(super) const SHARED: &[&str] = &[
     "copy",
     "checks",
     "unattended",
+    "hold_reads",
     "accept_weaker",
     "impact",
     "autonomy",
@@ -113,6 +115,7 @@ pub(super) fn order(
         setup: section.text("setup")?.map(str::to_owned),
         checks: section.texts("checks")?,
         unattended: section.flag("unattended")?,
+        hold_reads: section.flag("hold_reads")?,
         accept_weaker: walls(section)?,
         env: variables(section)?,
         prepare: crate::api::Preparation {

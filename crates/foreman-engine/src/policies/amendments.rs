@@ -5,9 +5,10 @@ use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::OrFail;
 use crate::policies::open_repository;
+use crate::policies::paths::from_root;
 use crate::project_file::NAME;
 use foreman_domain::{At, Failure, RunId, Scope};
-use foreman_policy::{EgressRule, Layer, parse_policy};
+use foreman_policy::{Layer, Rule, parse_policy};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ impl Engine {
         let mut amendments = Vec::with_capacity(stored.len());
         // Several decisions are of one run, and several runs of one repository.
         let mut runs: HashMap<RunId, (String, PathBuf)> = HashMap::new();
-        let mut written: HashMap<PathBuf, Vec<EgressRule>> = HashMap::new();
+        let mut written: HashMap<PathBuf, Vec<Rule>> = HashMap::new();
         for one in stored {
             let id = one.amendment.id.run();
             let (title, repo) = match runs.get(id) {
@@ -55,7 +56,7 @@ impl Engine {
     }
 
     /// The rules of a repository's policy file; none where it cannot be read now.
-    async fn written_in(&self, repo: &Path) -> Vec<EgressRule> {
+    async fn written_in(&self, repo: &Path) -> Vec<Rule> {
         let Ok(repo) = open_repository(repo).await else {
             return Vec::new();
         };
@@ -63,7 +64,12 @@ impl Engine {
             return Vec::new();
         };
         match parse_policy(NAME, &file.text, Layer::Project) {
-            Ok(policy) => policy.egress,
+            Ok(policy) => {
+                let egress = policy.egress.into_iter().map(Rule::Egress);
+                egress
+                    .chain(from_root(policy.paths).into_iter().map(Rule::Path))
+                    .collect()
+            }
             Err(_) => Vec::new(),
         }
     }
@@ -80,10 +86,11 @@ impl Engine {
 }
 
 /// Whether two rules open the same, wherever they come from.
-fn is_same(one: &EgressRule, other: &EgressRule) -> bool {
-    let plain = |rule: &EgressRule| EgressRule {
-        origin: one.origin.clone(),
-        ..rule.clone()
+fn is_same(one: &Rule, other: &Rule) -> bool {
+    let plain = |rule: &Rule| {
+        let mut rule = rule.clone();
+        *rule.origin_mut() = one.origin().clone();
+        rule
     };
     plain(one) == plain(other)
 }

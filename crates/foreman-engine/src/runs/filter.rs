@@ -22,7 +22,7 @@ pub(crate) fn severity_of(kind: &EventKind) -> Severity {
             _ => Severity::Info,
         },
         EventKind::StepEnded { result, .. } => of_result(result),
-        EventKind::Egress { verdict, .. } => match verdict {
+        EventKind::Egress { verdict, .. } | EventKind::File { verdict, .. } => match verdict {
             ConnectVerdict::Held { .. } => Severity::Decision,
             ConnectVerdict::Refused { .. } => Severity::Error,
             ConnectVerdict::Unreachable { .. } => Severity::Warning,
@@ -46,6 +46,8 @@ pub(crate) fn severity_of(kind: &EventKind) -> Severity {
         | EventKind::ShellOpened { .. }
         | EventKind::ShellEnded { .. }
         | EventKind::NameLookedUp { .. }
+        | EventKind::Exec { .. }
+        | EventKind::Exit { .. }
         | EventKind::PolicyApplied { .. }
         | EventKind::Commits { .. } => Severity::Info,
     }
@@ -62,20 +64,32 @@ fn of_result(result: &StepResult) -> Severity {
 fn kinds_of(severity: Severity) -> &'static [&'static str] {
     match severity {
         Severity::Output => &["output"],
-        Severity::Error => &["bound", "probe", "state", "step_ended", "egress", "block"],
+        Severity::Error => &[
+            "bound",
+            "probe",
+            "state",
+            "step_ended",
+            "egress",
+            "file",
+            "block",
+        ],
         Severity::Warning => &[
             "warning",
             "gap",
             "bound",
             "egress",
+            "file",
             "block",
             "connection_closed",
         ],
-        Severity::Decision => &["state", "egress", "block", "amendment"],
+        Severity::Decision => &["state", "egress", "file", "block", "amendment"],
         Severity::Info => &[
             "state",
             "step_ended",
             "egress",
+            "file",
+            "exec",
+            "exit",
             "block",
             "connection_closed",
             "progress",
@@ -152,19 +166,22 @@ fn is_of(event: &Event, pid: u32) -> bool {
 
 fn is_about(kind: &EventKind, host: &str) -> bool {
     let named = match kind {
-        EventKind::NameLookedUp { name } => name.clone(),
+        EventKind::NameLookedUp { name } => Some(name.clone()),
         EventKind::Egress { subject, .. } | EventKind::ConnectionClosed { subject, .. } => {
             host_of(subject)
         }
         EventKind::Block { block } => host_of(&block.subject),
-        _ => return false,
+        _ => None,
     };
+    let Some(named) = named else { return false };
     named.to_lowercase().contains(&host.trim().to_lowercase())
 }
 
-fn host_of(subject: &Subject) -> String {
-    let Subject::Egress { host, .. } = subject;
-    host.to_string()
+fn host_of(subject: &Subject) -> Option<String> {
+    match subject {
+        Subject::Egress { host, .. } => Some(host.to_string()),
+        Subject::File { .. } | Subject::Bound { .. } => None,
+    }
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ fn port(section: &Section<'_>, protocol: Protocol) -> Result<u16, PolicyError> {
     }
 }
 
-fn expires(section: &Section<'_>) -> Result<Option<At>, PolicyError> {
+pub(super) fn expires(section: &Section<'_>) -> Result<Option<At>, PolicyError> {
     let text = match section.get("expires") {
         None => return Ok(None),
         Some(Item::Value(Value::Datetime(time))) => time.value().to_string(),

@@ -3,7 +3,7 @@
 use super::PolicyFile;
 use super::section::Section;
 use crate::error::{Fault, PolicyError, quoted};
-use crate::{Access, Origin, PathRule, path_floor, write_floor};
+use crate::{Access, Origin, PathRule, Use, path_floor, write_floor};
 use std::path::{Component, Path, PathBuf};
 
 /// Key, words, and what it opens.
@@ -20,7 +20,7 @@ pub(super) fn read(
     origin: Origin,
     file: &mut PolicyFile,
 ) -> Result<(), PolicyError> {
-    section.only(&["path", "reason"])?;
+    section.only(&["path", "reason", "expires"])?;
     let text = section.needed_text("path")?;
     let path = plain_path(text, access).map_err(|fault| section.at_value("path", fault))?;
     if let Some(earlier) = file.paths.iter().find(|earlier| earlier.path == path) {
@@ -45,6 +45,9 @@ pub(super) fn read(
         origin,
         path,
         access,
+        applies: Use::Always,
+        expires: super::egress::expires(section)?,
+        sockets: false,
     });
     Ok(())
 }

@@ -23,7 +23,10 @@ fn resolved(text: &str, address: &str) -> Subject {
         host,
         port,
         ..
-    } = subject(text);
+    } = subject(text)
+    else {
+        unreachable!("only egress is typed so");
+    };
     Subject::Egress {
         protocol,
         host,
@@ -55,13 +58,7 @@ fn denial(text: &str) -> Denial {
 }
 
 fn ask(policy: &Policy, subject: &Subject) -> Ruling {
-    policy.judge(
-        Question {
-            subject,
-            hold: None,
-        },
-        now(),
-    )
+    policy.judge(Question::of(subject), now())
 }
 
 fn allows(policy: &Policy, subject: &Subject) -> bool {
@@ -177,6 +174,7 @@ fn once_counts_for_the_holds_on_the_card_only() {
         let question = Question {
             subject,
             hold: hold.map(HoldId),
+            under: None,
         };
         matches!(policy.judge(question, now()), Ruling::Allow { .. })
     };
@@ -277,7 +275,10 @@ fn fitting(subject: &Subject) -> EgressRule {
         host,
         port,
         resolved,
-    } = subject;
+    } = subject
+    else {
+        unreachable!("these tests make egress only");
+    };
     EgressRule {
         protocol: *protocol,
         host: HostPattern::exactly(host),
@@ -293,12 +294,14 @@ proptest! {
         mut policy in arbitrary::policy(), (subject, hold, now) in question()
     ) {
         policy.egress.push(fitting(&subject));
-        let Subject::Egress { protocol, host, port, resolved } = &subject;
+        let Subject::Egress { protocol, host, port, resolved } = &subject else {
+            unreachable!("these tests make egress only");
+        };
         let on_floor = |address: &IpAddr| matches!(classify(*address), AddressClass::Floor(_));
         let floor = matches!(host, Host::Address(address) if on_floor(address))
             || resolved.as_ref().is_some_and(on_floor)
             || port_floor(*protocol, *port).is_some();
-        let ruling = policy.judge(Question { subject: &subject, hold }, now);
+        let ruling = policy.judge(Question { subject: &subject, hold, under: None }, now);
         let by_floor = matches!(ruling, Ruling::Refuse { by: Decider::Floor, .. });
         prop_assert_eq!(floor, by_floor, "{}: {:?}", subject, ruling);
     }
@@ -313,7 +316,7 @@ proptest! {
         };
         shuffled.egress.sort_by_key(|rule| key(&rule.origin.id));
         shuffled.denials.sort_by_key(|denial| key(&denial.origin.id));
-        let question = Question { subject: &subject, hold };
+        let question = Question { subject: &subject, hold, under: None };
         prop_assert_eq!(policy.judge(question, now), shuffled.judge(question, now));
         prop_assert_eq!(policy.explain(&subject, now), shuffled.explain(&subject, now));
     }
@@ -323,7 +326,7 @@ proptest! {
         mut policy in arbitrary::policy(), more in arbitrary::any_rule(),
         (subject, hold, now) in question()
     ) {
-        let question = Question { subject: &subject, hold };
+        let question = Question { subject: &subject, hold, under: None };
         let before = matches!(policy.judge(question, now), Ruling::Allow { .. });
         policy.egress.push(more);
         let after = matches!(policy.judge(question, now), Ruling::Allow { .. });
@@ -336,7 +339,7 @@ proptest! {
     ) {
         policy.egress.retain(|rule| !matches!(rule.host, HostPattern::Address(_)));
         if let Subject::Egress { host: Host::Address(_), .. } = subject {
-            let ruling = policy.judge(Question { subject: &subject, hold }, now);
+            let ruling = policy.judge(Question { subject: &subject, hold, under: None }, now);
             prop_assert!(!matches!(ruling, Ruling::Allow { .. }), "{:?}", ruling);
         }
     }
@@ -347,7 +350,7 @@ proptest! {
     ) {
         policy.egress.push(fitting(&subject));
         policy.denials.push(Denial { subject: subject.clone(), ..denial("x.example:1") });
-        let ruling = policy.judge(Question { subject: &subject, hold }, now);
+        let ruling = policy.judge(Question { subject: &subject, hold, under: None }, now);
         prop_assert!(matches!(ruling, Ruling::Refuse { .. }), "{:?}", ruling);
     }
 
@@ -356,7 +359,7 @@ proptest! {
         policy in arbitrary::policy(), (subject, _, now) in question()
     ) {
         let verdict = policy.explain(&subject, now).verdict;
-        let ruling = policy.judge(Question { subject: &subject, hold: None }, now);
+        let ruling = policy.judge(Question::of(&subject), now);
         let wanted = match ruling {
             Ruling::Allow { .. } => Verdict::Allowed,
             Ruling::Refuse { .. } => Verdict::Refused,

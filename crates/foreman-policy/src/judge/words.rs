@@ -1,17 +1,21 @@
 //! A ruling in words. Sentences without a final period; texts of rules were made safe when parsed.
 
 use super::unresolved;
-use crate::{Denial, EgressRule, Policy, Use};
-use foreman_domain::{At, Protocol, Subject};
+use crate::{Denial, EgressRule, PathRule, Policy, Use};
+use foreman_domain::{At, FileAccess, PathText, Protocol, Subject};
 
 /// Why no rule allows it: what comes nearest, else that there is none.
 pub(super) fn why_not(policy: &Policy, subject: &Subject, now: At) -> String {
-    let Subject::Egress {
-        protocol,
-        host,
-        port,
-        resolved,
-    } = subject;
+    let (protocol, host, port, resolved) = match subject {
+        Subject::Egress {
+            protocol,
+            host,
+            port,
+            resolved,
+        } => (protocol, host, port, resolved),
+        Subject::File { .. } => return why_no_path(policy, subject, now),
+        Subject::Bound { bound } => return format!("The bound of {bound} is reached"),
+    };
     let about = || policy.egress.iter().filter(|rule| rule.host.matches(host));
     let exact = || about().filter(|rule| rule.protocol == *protocol && rule.port == *port);
     let expired = |rule: &&EgressRule| rule.expires.is_some_and(|end| end <= now);
@@ -55,14 +59,78 @@ pub(super) fn why_not(policy: &Policy, subject: &Subject, now: At) -> String {
     }
 }
 
-/// `registry.example:443`, `UDP time.example:123`: the protocol only where it is not TCP.
+fn why_no_path(policy: &Policy, subject: &Subject, now: At) -> String {
+    let covering = || policy.paths.iter().filter(|rule| rule.covers(subject));
+    let ended = covering().filter(|rule| rule.applies == Use::Always);
+    if let Some((rule, end)) = ended
+        .filter_map(|rule| Some((rule, rule.expires.filter(|end| *end <= now)?)))
+        .max_by_key(|(_, end)| *end)
+    {
+        let path = PathText::of(&rule.path);
+        return format!("The rule for {} {path} ended at {end}", doing(rule.access));
+    }
+    let as_read = match subject {
+        Subject::File {
+            access: FileAccess::Write,
+            path,
+        } => Some(Subject::File {
+            access: FileAccess::Read,
+            path: path.clone(),
+        }),
+        Subject::File { .. } | Subject::Egress { .. } | Subject::Bound { .. } => None,
+    };
+    let readable = as_read.and_then(|subject| {
+        let mut rules = policy.paths.iter().filter(|rule| rule.stands(now));
+        rules.find(|rule| rule.covers(&subject))
+    });
+    match readable {
+        None => format!("No rule allows {}", shown(subject)),
+        Some(rule) => format!(
+            "No rule allows {}; a rule opens {} for reading only",
+            shown(subject),
+            PathText::of(&rule.path)
+        ),
+    }
+}
+
+/// `reading`, `writing`.
+pub(crate) fn doing(access: FileAccess) -> &'static str {
+    match access {
+        FileAccess::Read => "reading",
+        FileAccess::Write => "writing",
+    }
+}
+
+/// `registry.example:443`, `UDP time.example:123`: the protocol only where it is not TCP; `writing /srv/x`.
 pub(crate) fn shown(subject: &Subject) -> String {
     let text = unresolved(subject).to_string();
-    let Subject::Egress { protocol, .. } = subject;
-    match protocol {
-        Protocol::Tcp => text.replacen("tcp ", "", 1),
-        Protocol::Udp => text.replacen("udp ", "UDP ", 1),
+    match subject {
+        Subject::Egress {
+            protocol: Protocol::Tcp,
+            ..
+        } => text.replacen("tcp ", "", 1),
+        Subject::Egress {
+            protocol: Protocol::Udp,
+            ..
+        } => text.replacen("udp ", "UDP ", 1),
+        Subject::File { access, path } => format!("{} {path}", doing(*access)),
+        Subject::Bound { .. } => text,
     }
+}
+
+pub(super) fn opened(rule: &PathRule) -> String {
+    let mut words = format!(
+        "Allowed by the {} rule \"{rule}\" ({})",
+        rule.origin.layer, rule.origin.source
+    );
+    if let Some(end) = rule.expires {
+        words.push_str(&format!(" until {end}"));
+    }
+    let reason = rule.origin.reason.as_deref();
+    if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+        words.push_str(&format!(": {reason}"));
+    }
+    words
 }
 
 pub(super) fn allowed(rule: &EgressRule) -> String {

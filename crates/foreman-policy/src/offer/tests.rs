@@ -22,7 +22,20 @@ fn block(subject: Subject, waiting: u32) -> Block {
         first_at: At::from_millis(0),
         last_at: At::from_millis(0),
         holders: Vec::new(),
+        file: None,
     }
+}
+
+/// A block of egress asks nothing about files.
+fn offers(block: &Block, past: &[Subject]) -> Vec<Offer> {
+    super::offers(block, past, &|_, _| unreachable!("no path is asked about"))
+}
+
+fn egress(offer: &Offer) -> &EgressRule {
+    let Rule::Egress(rule) = &offer.rule else {
+        unreachable!("a rule of egress");
+    };
+    rule
 }
 
 fn words(offers: &[Offer]) -> Vec<&str> {
@@ -31,7 +44,7 @@ fn words(offers: &[Offer]) -> Vec<&str> {
 
 #[test]
 fn a_card_offers_the_narrowest_first() {
-    let offers = offers(&block(subject("registry.example:443"), 3), &[]);
+    let offers = self::offers(&block(subject("registry.example:443"), 3), &[]);
     assert_eq!(
         words(&offers),
         [
@@ -63,7 +76,7 @@ fn a_name_with_siblings_offers_them_last_and_says_how_many_were_held() {
         subject("a.b.example.com:443"),
         subject("203.0.113.9:443"),
     ];
-    let offers = offers(&block(subject("registry.example.com:443"), 1), &past);
+    let offers = self::offers(&block(subject("registry.example.com:443"), 1), &past);
     let last = offers.last().unwrap();
     assert_eq!(
         last.words,
@@ -95,7 +108,7 @@ fn a_suffix_of_many_owners_is_not_offered() {
 
 #[test]
 fn bare_addresses_always_need_a_second_confirmation() {
-    let offers = offers(&block(subject("[2001:db8::1]:443"), 1), &[]);
+    let offers = self::offers(&block(subject("[2001:db8::1]:443"), 1), &[]);
     assert!(offers.iter().all(|offer| offer.needs_confirmation));
     assert_eq!(
         offers[1].words,
@@ -110,7 +123,10 @@ fn a_private_answer_is_named_and_opened_alone() {
         host,
         port,
         ..
-    } = subject("git.intranet.example:443");
+    } = subject("git.intranet.example:443")
+    else {
+        unreachable!("only egress is typed so");
+    };
     let resolved = Some("10.1.2.3".parse().unwrap());
     let own = Subject::Egress {
         protocol,
@@ -118,21 +134,24 @@ fn a_private_answer_is_named_and_opened_alone() {
         port,
         resolved,
     };
-    let offers = offers(&block(own, 1), &[subject("git.intranet.example:443")]);
+    let offers = self::offers(&block(own, 1), &[subject("git.intranet.example:443")]);
     assert_eq!(offers.len(), 4);
     assert_eq!(
         offers[1].words,
         "Let this run connect to git.intranet.example:443 at 10.1.2.3 (a private address) until it ends"
     );
     for offer in &offers {
-        assert_eq!(offer.rule.resolves_to, Some("10.1.2.3/32".parse().unwrap()));
+        assert_eq!(
+            egress(offer).resolves_to,
+            Some("10.1.2.3/32".parse().unwrap())
+        );
         assert_eq!(offer.also_opens, 0);
     }
 }
 
 #[test]
 fn udp_reads_as_udp() {
-    let offers = offers(&block(subject("udp:time.example:123"), 2), &[]);
+    let offers = self::offers(&block(subject("udp:time.example:123"), 2), &[]);
     assert_eq!(
         words(&offers)[..2],
         [
@@ -157,18 +176,18 @@ proptest! {
         own in arbitrary::subject(), past in proptest::collection::vec(arbitrary::subject(), 0..20)
     ) {
         let block = block(own.clone(), 2);
-        let offers = offers(&block, &past);
+        let offers = self::offers(&block, &past);
         prop_assert_eq!(offers.is_empty(), subject_floor(&own).is_some());
         for offer in &offers {
-            let policy = Policy { egress: vec![offer.rule.clone()], ..Policy::default() };
+            let policy = Policy { egress: vec![egress(offer).clone()], ..Policy::default() };
             let judge = |subject: &Subject, hold| {
-                policy.judge(Question { subject, hold }, At::from_millis(0))
+                policy.judge(Question { subject, hold, under: None }, At::from_millis(0))
             };
             let held = judge(&own, Some(block.last_hold));
             prop_assert!(matches!(held, Ruling::Allow { .. }), "{}: {:?}", offer.words, held);
             let once = matches!(judge(&own, None), Ruling::Ask { .. });
             prop_assert_eq!(once, offer.scope == Scope::Once);
-            prop_assert!(offer.needs_confirmation || !offer.rule.host.is_wide());
+            prop_assert!(offer.needs_confirmation || !egress(offer).host.is_wide());
             prop_assert!(offer.also_opens as usize <= past.len());
         }
         prop_assert!(offers.iter().skip(1).all(|offer| offer.also_opens >= offers[0].also_opens));

@@ -1,5 +1,5 @@
-//! Judges every attempt to leave the cage: the policy, the blocks, the holds and the open connections
-//! behind one lock.
+//! Judges every attempt to leave the cage, by the network or by a file: the policy, the blocks, the holds
+//! and the open connections behind one lock.
 //!
 //! An attempt sees either the old policy or the new one, never a mixture: applying a revision swaps
 //! the policy, settles every hold and cuts connections under the same lock that judges attempts. The
@@ -8,22 +8,30 @@
 
 mod apply;
 mod expiry;
+mod files;
 mod limit;
+mod places;
 mod port;
+mod programs;
 mod retell;
 mod why;
 
-use super::blocks::{BlockTable, Full, Held, Stopped};
+pub(super) use files::FileFloor;
+
+use super::blocks::{BlockTable, FileHold, Full, Held, Stopped, key_of};
 use super::feed::Feed;
 use crate::protocol::{Continues, HoldMode};
 use crate::why::Status;
+use foreman_cage::files::FileVerdict;
 use foreman_cage::gateway::{Allowance, Attempt, ConnectionId, Verdict};
-use foreman_domain::{At, BlockId, Decider, EventKind, HoldId, Revision, RunId, Subject};
+use foreman_domain::{At, BlockId, Decider, EventKind, HoldId, PathText, Revision, RunId, Subject};
 use foreman_policy::{Policy, Question, RuleId, Ruling};
 use ipnet::IpNet;
-use retell::{Retold, Teller};
+use places::Shown;
+use programs::Programs;
+use retell::{Retold, Teller, Told};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -54,6 +62,8 @@ struct Inner {
     opened: Notify,
     /// Processes that are looked up at one time.
     lookups: Semaphore,
+    /// Where no rule reaches, and the way to show places in the cage; set once there is a cage.
+    files: OnceLock<files::Ground>,
 }
 
 struct State {
@@ -64,6 +74,8 @@ struct State {
     last_connection: u64,
     teller: Teller,
     refusals: Refusals,
+    programs: Programs,
+    shown: Shown,
     phase: Phase,
     no_network: bool,
     /// How long a block waits for an answer.
@@ -83,7 +95,29 @@ enum Phase {
 
 struct Waiter {
     subject: Subject,
-    answer: oneshot::Sender<Verdict>,
+    answer: Answering,
+}
+
+/// Whom a settled hold answers.
+enum Answering {
+    Gateway(oneshot::Sender<Verdict>),
+    File {
+        answer: oneshot::Sender<FileVerdict>,
+        /// Whether it can be let go alone.
+        can_once: bool,
+        /// What makes it one block with others, for the feed.
+        folder: Option<PathText>,
+    },
+}
+
+impl Answering {
+    /// Refuses it; false when it gave up in this moment, and needs no answer.
+    fn refuse(self) -> bool {
+        match self {
+            Self::Gateway(answer) => answer.send(Verdict::Refuse).is_ok(),
+            Self::File { answer, .. } => answer.send(FileVerdict::Refuse).is_ok(),
+        }
+    }
 }
 
 struct Connection {
@@ -104,6 +138,8 @@ impl Arbiter {
             last_connection: 0,
             teller: Teller::default(),
             refusals: Refusals::default(),
+            programs: Programs::default(),
+            shown: Shown::default(),
             phase: Phase::Probing,
             no_network: false,
             limit: None,
@@ -120,6 +156,7 @@ impl Arbiter {
             revised: Notify::new(),
             opened: Notify::new(),
             lookups: Semaphore::new(LOOKUPS),
+            files: OnceLock::new(),
         }))
     }
 
@@ -154,8 +191,8 @@ impl Arbiter {
         for block in state.blocks.take_all(now) {
             self.0.feed.tell(EventKind::Block { block });
         }
-        for event in state.teller.take_all(now) {
-            self.0.feed.tell(event);
+        for told in state.teller.take_all(now) {
+            self.0.tell(told);
         }
     }
 
@@ -177,11 +214,17 @@ impl Arbiter {
 }
 
 /// What an attempt gets at once.
-enum Answer {
-    Now(Verdict),
+enum Answer<V> {
+    Now(V),
     /// Refused unattended, under this block; the process behind it is wanted.
     Name(BlockId),
-    Wait(Held, oneshot::Receiver<Verdict>),
+    Wait(Held, oneshot::Receiver<V>),
+}
+
+/// What a hold of one kind is answered with.
+struct Kind<V> {
+    refuse: V,
+    answering: fn(oneshot::Sender<V>, Option<&FileHold>) -> Answering,
 }
 
 impl Inner {
@@ -199,8 +242,8 @@ impl Inner {
         for block in state.blocks.take_due(now) {
             self.feed.tell(EventKind::Block { block });
         }
-        for event in state.teller.take_due(now) {
-            self.feed.tell(event);
+        for told in state.teller.take_due(now) {
+            self.tell(told);
         }
         let waits = state.blocks.has_changes() || state.teller.has_pending();
         if waits {
@@ -210,12 +253,16 @@ impl Inner {
     }
 
     fn retell(&self, state: &mut State, what: Retold) {
-        if let Some(event) = state.teller.offer(what, self.now_ms()) {
-            self.feed.tell(event);
+        if let Some(told) = state.teller.offer(what, self.now_ms()) {
+            self.tell(told);
         }
     }
 
-    fn ask(&self, attempt: &Attempt, subject: &Subject) -> Answer {
+    fn tell(&self, told: Told) {
+        self.feed.tell_of(told.kind, None, told.process);
+    }
+
+    fn ask(&self, attempt: &Attempt, subject: &Subject) -> Answer<Verdict> {
         let mut guard = self.lock();
         // Read under the lock: what is allowed here must not be older than the last cut of what expired.
         let at = At::now();
@@ -224,33 +271,30 @@ impl Inner {
             Phase::Probing | Phase::Ended => return Answer::Now(Verdict::Refuse),
             Phase::Open => {}
         }
-        let ruling = state.policy.judge(
-            Question {
-                subject,
-                hold: None,
-            },
-            at,
-        );
+        let ruling = state.policy.judge(Question::of(subject), at);
         let answer = match ruling {
             Ruling::Allow {
                 rule, resolves_to, ..
             } => Answer::Now(self.allow(state, subject, None, rule, resolves_to)),
             Ruling::Refuse { by, why, reason } => {
-                if !state.blocks.count_denied(subject, at) {
-                    let refusal = Refusal {
-                        subject: subject.clone(),
-                        status: Status::of(by),
-                        why: why.clone(),
-                        reason,
-                        count: 1,
-                        at,
-                    };
-                    state.refusals.note(refusal);
-                }
-                self.retell_refusal(state, subject, by, why);
+                self.refuse(state, subject, None, (by, why, reason), at);
                 Answer::Now(Verdict::Refuse)
             }
-            Ruling::Ask { why } => self.hold(state, attempt, subject, &why, at),
+            Ruling::Ask { why } => {
+                let stopped = Stopped {
+                    subject,
+                    file: None,
+                    why: &why,
+                    address_vetted: !attempt.by_proxy,
+                    revision: state.policy.revision,
+                    at,
+                };
+                let kind = Kind {
+                    refuse: Verdict::Refuse,
+                    answering: |answer, _| Answering::Gateway(answer),
+                };
+                self.hold(state, &stopped, kind)
+            }
         };
         // A new block is told together with its process, when that is found soon.
         if matches!(answer, Answer::Now(_)) {
@@ -259,26 +303,36 @@ impl Inner {
         answer
     }
 
-    fn hold(
+    /// Refuses by the floor or a denial, and keeps it for `foreman why`.
+    fn refuse(
         &self,
         state: &mut State,
-        attempt: &Attempt,
         subject: &Subject,
-        why: &str,
+        file: Option<&FileHold>,
+        (by, why, reason): (Decider, String, String),
         at: At,
-    ) -> Answer {
-        let stopped = Stopped {
-            subject,
-            why,
-            address_vetted: !attempt.by_proxy,
-            revision: state.policy.revision,
-            at,
-        };
-        if self.is_given_up(state, subject, at) {
-            return Answer::Now(Verdict::Refuse);
+    ) {
+        if !state.blocks.count_denied(&key_of(subject, file), at) {
+            let refusal = Refusal {
+                subject: subject.clone(),
+                status: Status::of(by),
+                why: why.clone(),
+                reason,
+                count: 1,
+                at,
+            };
+            state.refusals.note(refusal);
+        }
+        self.retell_refusal(state, subject, file, by, why);
+    }
+
+    fn hold<V>(&self, state: &mut State, stopped: &Stopped<'_>, kind: Kind<V>) -> Answer<V> {
+        let (subject, file) = (stopped.subject, stopped.file);
+        if self.is_given_up(state, stopped) {
+            return Answer::Now(kind.refuse);
         }
         match self.hold {
-            HoldMode::Hold => match state.blocks.hold(&stopped) {
+            HoldMode::Hold => match state.blocks.hold(stopped) {
                 Ok(held) => {
                     if state.limit.is_some() {
                         self.opened.notify_one();
@@ -286,33 +340,47 @@ impl Inner {
                     let (sender, receiver) = oneshot::channel();
                     let waiter = Waiter {
                         subject: subject.clone(),
-                        answer: sender,
+                        answer: (kind.answering)(sender, file),
                     };
                     state.waiters.insert(held.hold, waiter);
                     Answer::Wait(held, receiver)
                 }
-                Err(full) => Answer::Now(self.refuse_full(state, subject, full, at)),
+                Err(full) => {
+                    self.refuse_full(state, stopped, full);
+                    Answer::Now(kind.refuse)
+                }
             },
-            HoldMode::Refuse => match state.blocks.refuse_unattended(&stopped) {
+            HoldMode::Refuse => match state.blocks.refuse_unattended(stopped) {
                 Ok((block, wants_holder)) => {
-                    let why = why::unattended(why);
+                    let why = why::unattended(stopped.why);
                     let by = Decider::Unattended;
-                    self.retell_refusal(state, subject, by, why);
+                    self.retell_refusal(state, subject, file, by, why);
                     if wants_holder {
                         Answer::Name(block)
                     } else {
-                        Answer::Now(Verdict::Refuse)
+                        Answer::Now(kind.refuse)
                     }
                 }
-                Err(full) => Answer::Now(self.refuse_full(state, subject, full, at)),
+                Err(full) => {
+                    self.refuse_full(state, stopped, full);
+                    Answer::Now(kind.refuse)
+                }
             },
         }
     }
 
     /// Puts one refusal into the feed.
-    fn retell_refusal(&self, state: &mut State, subject: &Subject, by: Decider, why: String) {
+    fn retell_refusal(
+        &self,
+        state: &mut State,
+        subject: &Subject,
+        file: Option<&FileHold>,
+        by: Decider,
+        why: String,
+    ) {
         let refused = Retold::Refused {
             subject: subject.clone(),
+            folder: file.map(|file| file.folder.clone()),
             by,
             why,
             count: 1,
@@ -320,7 +388,7 @@ impl Inner {
         self.retell(state, refused);
     }
 
-    fn refuse_full(&self, state: &mut State, subject: &Subject, full: Full, at: At) -> Verdict {
+    fn refuse_full(&self, state: &mut State, stopped: &Stopped<'_>, full: Full) {
         let why = match full {
             Full::Blocks => format!(
                 "This run has {} blocks already; decide or stop it before more are held",
@@ -337,17 +405,16 @@ impl Inner {
             });
         }
         let refusal = Refusal {
-            subject: subject.clone(),
+            subject: stopped.subject.clone(),
             status: Status::TooMany,
             why: why.clone(),
             reason: String::new(),
             count: 1,
-            at,
+            at: stopped.at,
         };
         state.refusals.note(refusal);
         let by = Decider::Floor;
-        self.retell_refusal(state, subject, by, why);
-        Verdict::Refuse
+        self.retell_refusal(state, stopped.subject, stopped.file, by, why);
     }
 
     /// Registers a connection that a rule allows.
@@ -373,6 +440,7 @@ impl Inner {
             state,
             Retold::Allowed {
                 subject: subject.clone(),
+                folder: None,
                 rule: rule.0,
             },
         );
@@ -387,3 +455,7 @@ impl Inner {
 #[cfg(test)]
 #[path = "arbiter/tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "arbiter/file_tests.rs"]
+mod file_tests;

@@ -1,7 +1,7 @@
 //! The table of blocks: held and refused subjects, the holds under them, and what ends them.
 //!
-//! Pure: no clock, no IO, no waiting. One block per subject, however many actions wait under it; a
-//! block gets at most one decision, and what no decision covers opens a new one. The number of blocks
+//! Pure: no clock, no IO, no waiting. One block per subject, however many actions wait under it; for
+//! files one per access and folder, because a program that fills a folder is one question. A block gets at most one decision, and what no decision covers opens a new one. The number of blocks
 //! and of waiting holds is bounded; what is over a bound is refused by the caller.
 //!
 //! | from | event | to |
@@ -15,9 +15,13 @@
 //! | Open, Gone, Expired | decided: refused | Denied |
 //! | (none), Open, Gone, Expired | refused while unattended | Denied by Unattended |
 
+mod files;
 mod limit;
 
+pub(super) use files::FileHold;
+
 use super::coalesce::Bucket;
+use files::Files;
 use foreman_domain::{
     Amendment, AmendmentId, AmendmentState, At, Block, BlockId, BlockState, Decider, Decision,
     HoldId, Holder, Revision, RunId, Subject,
@@ -74,16 +78,37 @@ pub(super) struct Settled {
 #[derive(Debug, Clone)]
 pub(super) struct Stopped<'a> {
     pub(super) subject: &'a Subject,
+    /// What else is known of an action on a file.
+    pub(super) file: Option<&'a FileHold>,
     pub(super) why: &'a str,
     pub(super) address_vetted: bool,
     pub(super) revision: Revision,
     pub(super) at: At,
 }
 
+impl Stopped<'_> {
+    /// What makes two of them one block.
+    fn key(&self) -> Subject {
+        key_of(self.subject, self.file)
+    }
+}
+
+/// What makes two actions one block: the subject, for a file its folder.
+pub(super) fn key_of(subject: &Subject, file: Option<&FileHold>) -> Subject {
+    match (subject, file) {
+        (Subject::File { access, .. }, Some(file)) => Subject::File {
+            access: *access,
+            path: file.folder.clone(),
+        },
+        (subject, _) => subject.clone(),
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     block: Block,
     waiting: BTreeSet<HoldId>,
+    files: Files,
     lookups: u32,
     /// Since when it has been open, where that is limited.
     open_since: Option<u64>,
@@ -100,7 +125,7 @@ pub(super) struct BlockTable {
     /// Blocks of an earlier supervisor of the run.
     before: u32,
     entries: Vec<Entry>,
-    /// The newest block of a subject.
+    /// The newest block of a subject, by what makes two of them one ([`key_of`]).
     newest: HashMap<Subject, usize>,
     holds: HashMap<HoldId, usize>,
     last_hold: HoldId,
@@ -141,6 +166,7 @@ impl BlockTable {
             return Err(Full::Blocks);
         };
         entry.waiting.insert(hold);
+        entry.files.hold(hold, stopped);
         entry.block.state = BlockState::Open;
         entry.block.last_hold = hold;
         entry.count(stopped);
@@ -162,7 +188,7 @@ impl BlockTable {
         &mut self,
         stopped: &Stopped<'_>,
     ) -> Result<(BlockId, bool), Full> {
-        let denied_before = self.newest.get(stopped.subject).copied().filter(|index| {
+        let denied_before = self.newest.get(&stopped.key()).copied().filter(|index| {
             let state = self.entries.get(*index).map(|entry| &entry.block.state);
             matches!(
                 state,
@@ -183,6 +209,7 @@ impl BlockTable {
             by: Decider::Unattended,
             reason: String::new(),
         };
+        entry.files.name(stopped);
         entry.count(stopped);
         let wants_holder = entry.block.holders.len() < HOLDERS && entry.lookups < LOOKUPS;
         entry.lookups += u32::from(wants_holder);
@@ -191,9 +218,9 @@ impl BlockTable {
         Ok((block, wants_holder))
     }
 
-    /// Counts an action that an earlier decision refused at once; false when it has no block.
-    pub(super) fn count_denied(&mut self, subject: &Subject, at: At) -> bool {
-        let Some(index) = self.newest.get(subject).copied() else {
+    /// Counts an action that an earlier decision refused at once, by its key; false when it has no block.
+    pub(super) fn count_denied(&mut self, key: &Subject, at: At) -> bool {
+        let Some(index) = self.newest.get(key).copied() else {
             return false;
         };
         let Some(entry) = self.entries.get_mut(index) else {
@@ -217,6 +244,7 @@ impl BlockTable {
             return false;
         };
         entry.waiting.remove(&hold);
+        entry.files.let_go(hold);
         entry.update_waiting();
         entry.block.last_at = at;
         if entry.waiting.is_empty() && entry.block.state == BlockState::Open {
@@ -238,7 +266,7 @@ impl BlockTable {
         if holders.len() < HOLDERS && !holders.iter().any(|known| known.pid == holder.pid) {
             holders.push(Holder {
                 pid: holder.pid,
-                argv: bounded_argv(holder.argv),
+                argv: bounded_argv(holder.argv, ARGV_BYTES),
             });
             self.mark(index, false);
         }
@@ -286,6 +314,7 @@ impl BlockTable {
                         }
                     }
                     self.holds.remove(&hold);
+                    entry.files.let_go(hold);
                     said = fate.ends_as(fallback);
                 }
                 (said, left)
@@ -356,7 +385,7 @@ impl BlockTable {
     }
 
     fn entry_for(&mut self, stopped: &Stopped<'_>) -> Result<(usize, bool), Full> {
-        if let Some(index) = self.newest.get(stopped.subject).copied()
+        if let Some(index) = self.newest.get(&stopped.key()).copied()
             && self
                 .entries
                 .get(index)
@@ -387,11 +416,13 @@ impl BlockTable {
             first_at: stopped.at,
             last_at: stopped.at,
             holders: Vec::new(),
+            file: None,
         };
-        self.newest.insert(block.subject.clone(), index);
+        self.newest.insert(stopped.key(), index);
         self.entries.push(Entry {
             block,
             waiting: BTreeSet::new(),
+            files: Files::default(),
             lookups: 0,
             open_since: None,
             told_at: None,
@@ -404,11 +435,21 @@ impl BlockTable {
     /// Moves holds that a decision did not cover to a block of their own: the old one is decided. May
     /// pass the bound on blocks, by no more than one for each decision.
     fn split(&mut self, from: usize, left: BTreeSet<HoldId>, now: (At, Revision)) {
-        let Some(old) = self.entries.get(from).map(|entry| entry.block.clone()) else {
+        let Some(entry) = self.entries.get_mut(from) else {
             return;
         };
+        let (old, files) = (entry.block.clone(), entry.files.split());
+        let first = files.first().cloned();
+        let subject = match (&old.subject, &first) {
+            (Subject::File { access, .. }, Some(file)) => Subject::File {
+                access: *access,
+                path: file.path.clone(),
+            },
+            (subject, _) => subject.clone(),
+        };
         let index = self.open(&Stopped {
-            subject: &old.subject,
+            subject: &subject,
+            file: first.as_ref(),
             why: &old.why,
             address_vetted: old.address_vetted,
             revision: now.1,
@@ -422,6 +463,7 @@ impl BlockTable {
             entry.block.seen = left.len() as u64;
             entry.block.holders = old.holders;
             entry.waiting = left;
+            entry.files = files;
             entry.update_waiting();
         }
         self.mark(index, true);
@@ -459,6 +501,7 @@ impl Entry {
 
     fn update_waiting(&mut self) {
         self.block.waiting = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        self.block.file = self.files.facts();
     }
 }
 
@@ -488,8 +531,8 @@ fn spoken(amendment: &Amendment) -> BlockState {
     }
 }
 
-fn bounded_argv(argv: Vec<String>) -> Vec<String> {
-    let mut room = ARGV_BYTES;
+/// An argument vector cut to so many bytes.
+pub(super) fn bounded_argv(argv: Vec<String>, mut room: usize) -> Vec<String> {
     let mut kept = Vec::new();
     for mut argument in argv.into_iter().take(64) {
         if room == 0 {

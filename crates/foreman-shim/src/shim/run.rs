@@ -4,7 +4,7 @@
 //! ends in an exit record with a typed verdict; only a spec, journal or socket that cannot be used at
 //! all ends the process with an error, and the cage with it.
 
-use super::arbiter::Arbiter;
+use super::arbiter::{Arbiter, FileFloor};
 use super::feed::{Feed, FeedThread};
 use super::fence::FenceKeeper;
 use super::gauge::Gauge;
@@ -21,8 +21,8 @@ use crate::identity::IdentityError;
 use crate::journal::JournalError;
 use crate::protocol::{ExitRecord, RunSpec, ShimIdentity, cage_identity};
 use foreman_cage::gateway::{self, Gateway, ProxyConfig};
-use foreman_cage::{Cage, Facts, LaunchError, Launched};
-use foreman_domain::{At, CancelCause, EventKind, FailReason};
+use foreman_cage::{Cage, Facts, LaunchError, Launched, files};
+use foreman_domain::{At, CancelCause, EventKind, FailReason, without_error_numbers};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -410,6 +410,7 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
             if let Some(gateway) = &gateway {
                 gateway.forget_refusals();
             }
+            hold_files(spec, &cage, desk, &gateway_ends).await;
             desk.arbiter.open();
             let plan = Plan {
                 cage: Arc::clone(&cage),
@@ -428,11 +429,15 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
                 () = watch_bounds(&plan, &spec.bounds) => PlanResult::default(),
                 () = watch_gateway(gateway.as_ref(), desk) => PlanResult::default(),
             };
+            if let Some(why) = cage.why_files_are_not_held() {
+                desk.feed.tell(files_are_not_held(why));
+            }
             conclude(result)
         }
     };
     desk.gauge.close().await;
     why_server.abort();
+    desk.arbiter.let_go_of_cage().await;
     let killed = match Arc::into_inner(cage) {
         Some(cage) => cage.destroy().await,
         // Nobody else holds it by now; if somebody did, its end would still come with this process.
@@ -447,6 +452,36 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
     End {
         killed: end.killed + killed,
         ..end
+    }
+}
+
+/// From here on actions on files outside of the cage wait for the operator, and what rules open is shown.
+async fn hold_files(spec: &RunSpec, cage: &Arc<Cage>, desk: &Desk, until: &CancellationToken) {
+    let config = files::Config {
+        reads: spec.hold_reads,
+        // The floor is judged: what is tried there is told.
+        closed: Vec::new(),
+    };
+    let judge = Arc::new(desk.arbiter.clone());
+    let begun = files::available().and_then(|()| cage.hold_files(config, judge, until));
+    if let Err(error) = begun {
+        desk.feed.tell(files_are_not_held(&error.to_string()));
+    }
+    let floor = FileFloor {
+        home: spec.cage.home.clone(),
+        own: spec.cage.hidden.clone(),
+    };
+    let places = Arc::new(Arc::downgrade(cage));
+    desk.arbiter
+        .hold_files(floor, places, &spec.cage.binds)
+        .await;
+}
+
+fn files_are_not_held(why: &str) -> EventKind {
+    EventKind::Warning {
+        message: without_error_numbers(&format!(
+            "Files outside of the worktree are refused and not held: {why}"
+        )),
     }
 }
 

@@ -118,6 +118,7 @@ impl Stage {
                 accept_weaker: vec![],
             },
             policy: policy(),
+            hold_reads: false,
             hold: HoldMode::Hold,
             bounds: Bounds::default(),
             steps,

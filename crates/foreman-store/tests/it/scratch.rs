@@ -4,7 +4,7 @@ use foreman_domain::{
     At, Block, BlockId, BlockState, Epoch, Event, EventKind, EventSeq, Fence, HoldId, Host,
     LogStream, OrderId, Protocol, Revision, RunId, Subject, WIRE_VERSION,
 };
-use foreman_policy::{EgressRule, HostPattern, Layer, Origin, Policy, RuleId, Use};
+use foreman_policy::{EgressRule, HostPattern, Layer, Origin, Policy, Rule, RuleId, Use};
 use foreman_store::{FIRST_CLAIM, NewRun, Store};
 use tempfile::TempDir;
 
@@ -109,6 +109,7 @@ pub fn block(run: &RunId, number: u32, state: BlockState) -> Block {
         state,
         why: "no rule".into(),
         address_vetted: true,
+        file: None,
         waiting: 1,
         seen: 1,
         last_hold: HoldId(1),
@@ -119,8 +120,8 @@ pub fn block(run: &RunId, number: u32, state: BlockState) -> Block {
     }
 }
 
-pub fn rule(host: &str) -> EgressRule {
-    EgressRule {
+pub fn rule(host: &str) -> Rule {
+    Rule::Egress(EgressRule {
         origin: Origin {
             id: RuleId("offer".into()),
             layer: Layer::Amendment,
@@ -134,5 +135,5 @@ pub fn rule(host: &str) -> EgressRule {
         resolves_to: None,
         applies: Use::Always,
         expires: None,
-    }
+    })
 }

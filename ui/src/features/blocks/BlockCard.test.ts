@@ -122,7 +122,7 @@ describe('the card of a block', () => {
       expires: null,
       surface: 'window',
     });
-    expect(body('decision')?.textContent).toContain('2 connections let go');
+    expect(body('decision')?.textContent).toContain('2 actions let go');
     expect(body('amendment-link')?.getAttribute('href')).toContain('amendment=r7k2mqdx-a1');
   });
 
@@ -254,7 +254,7 @@ describe('the card of a block', () => {
     box.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', ctrlKey: true, bubbles: true }));
     await flushPromises();
     expect(api.blockDeny).toHaveBeenCalledWith({ block: 'r7k2mqdx-b1', expect: 'h2-aa', reason: 'use the mirror', surface: 'window' });
-    expect(body('decision')?.textContent).toContain('2 connections refused');
+    expect(body('decision')?.textContent).toContain('2 actions refused');
     expect(shown.wrapper.text()).toContain('The agent was told: use the mirror');
   });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { confirmWords, grouped, numbered, opensWords, primary } from './candidates';
-import { sampleCandidates, sampleView } from './sample.fixture';
+import { fileView, sampleCandidates, sampleView } from './sample.fixture';
 
 describe('the rules of a card', () => {
   it('offer the narrowest that lasts first', () => {
@@ -32,6 +32,15 @@ describe('the rules of a card', () => {
     ]);
     expect(confirmWords(wide)).toContain('every name of a pattern');
     expect(numbered(sampleView(), 77)).toBeNull();
+  });
+
+  it('are told apart for files as for hosts', () => {
+    const { narrow, wider } = grouped(fileView().candidates);
+    expect(narrow.map((candidate) => candidate.scope)).toEqual(['once', 'run']);
+    expect(wider).toEqual([]);
+    const folder = numbered(fileView(), 2);
+    if (folder === null) throw new Error('no rule');
+    expect(confirmWords(folder)).toContain('whole folder');
   });
 
   it('say why they ask a second time', () => {

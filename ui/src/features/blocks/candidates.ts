@@ -1,7 +1,7 @@
 // Which of a card's rules is offered where: the narrowest that lasts is the button, the rest are in
 // the menu, by how far they reach, wider ones apart.
 
-import type { BlockView, Candidate, HostPattern, Scope } from '@/ipc/bindings';
+import type { BlockView, Candidate, HostPattern, Rule, Scope } from '@/ipc/bindings';
 import { count } from '@/lib/count';
 import { visibleText } from '@/lib/text';
 
@@ -30,15 +30,20 @@ export function numbered(view: BlockView, number: number): Candidate | null {
 export function grouped(candidates: readonly Candidate[]): Grouped {
   const narrow: Candidate[] = [];
   for (const scope of SCOPES) {
-    const first = candidates.find((candidate) => candidate.scope === scope && !isWide(candidate.rule.host));
+    const first = candidates.find((candidate) => candidate.scope === scope && !isWide(candidate.rule));
     if (first !== undefined) narrow.push(first);
   }
   const wider = candidates.filter((candidate) => !narrow.includes(candidate));
   return { narrow, wider };
 }
 
-function isWide(host: HostPattern): boolean {
-  return host.one_label_under !== undefined || host.any_depth_under !== undefined;
+function hostOf(rule: Rule): HostPattern | null {
+  return 'host' in rule ? rule.host : null;
+}
+
+function isWide(rule: Rule): boolean {
+  const host = hostOf(rule);
+  return host !== null && (host.one_label_under !== undefined || host.any_depth_under !== undefined);
 }
 
 /** What else a rule opens, as sentences; empty when it opens only what was attempted. */
@@ -55,9 +60,10 @@ export function alsoWords(also: number): string {
 
 /** Why a rule asks a second time. */
 export function confirmWords(candidate: Candidate): string {
-  if (isWide(candidate.rule.host)) return 'It opens every name of a pattern, not only the one that was attempted.';
+  if (isWide(candidate.rule)) return 'It opens every name of a pattern, not only the one that was attempted.';
   if (candidate.scope === 'project') return 'It counts for every run in this project, now and later.';
-  if (candidate.rule.host.address !== undefined) {
+  if (hostOf(candidate.rule) === null) return 'It opens a whole folder, or more than files: read what it opens.';
+  if (hostOf(candidate.rule)?.address !== undefined) {
     return 'It opens a bare address: whoever answers there is reached, whatever its name.';
   }
   return 'It opens more than the usual.';

@@ -284,7 +284,8 @@ function questionOf(view: BlockView): string {
   // "Once" comes and goes with what waits, and its words count it.
   const lasting = view.candidates.filter((candidate) => candidate.scope !== 'once');
   const choices = lasting.map(({ number, words, needs_confirmation }) => [number, words, needs_confirmation]);
-  return JSON.stringify([view.id, view.subject, view.state, view.why, view.revision, view.address_vetted, choices]);
+  const places = view.file ? [view.file.folder, view.file.paths] : null;
+  return JSON.stringify([view.id, view.subject, view.state, view.why, view.revision, view.address_vetted, places, choices]);
 }
 
 function isSameFigures(a: BlockView, b: BlockView): boolean {

@@ -1,6 +1,16 @@
 // Blocks and decisions for the tests of this folder.
 
-import type { Amendment, BlockView, Candidate, Decided, EgressRule, HostPattern, Scope } from '@/ipc/bindings';
+import type {
+  Amendment,
+  BlockView,
+  Candidate,
+  Decided,
+  EgressRule,
+  HostPattern,
+  PathRule,
+  Scope,
+  Subject,
+} from '@/ipc/bindings';
 
 function rule(host: HostPattern, changes: Partial<EgressRule> = {}): EgressRule {
   return {
@@ -43,12 +53,51 @@ export function sampleCandidates(): Candidate[] {
   ];
 }
 
+/** What {@link sampleView} is about. */
+export const EGRESS: Extract<Subject, { type: 'egress' }> = {
+  type: 'egress',
+  protocol: 'tcp',
+  host: { name: 'npm.registry.example' },
+  port: 443,
+  resolved: null,
+};
+
+/** An open block of five files in one folder, of which two wait to be opened. */
+export function fileView(changes: Partial<BlockView> = {}): BlockView {
+  const rule: PathRule = {
+    origin: { id: 'offer', layer: 'amendment', source: 'amended by you' },
+    path: '/srv/data',
+    access: 'write',
+  };
+  return sampleView({
+    subject: { type: 'file', access: 'write', path: '/srv/data/a.txt' },
+    why: 'No rule allows writing /srv/data/a.txt',
+    file: {
+      folder: '/srv/data',
+      paths: ['/srv/data/a.txt', '/srv/data/b.txt'],
+      different: 5,
+      target: 'absent',
+      call: 'openat',
+      once: 2,
+      alone: false,
+    },
+    candidates: [
+      candidate(1, 'once', 'Let the 2 waiting writes in /srv/data go on, once', { rule }),
+      candidate(2, 'run', 'Let this run read and write everything in /srv/data until it ends', {
+        rule,
+        opens: ['writing every file and folder below it, those that come later too'],
+      }),
+    ],
+    ...changes,
+  } as Partial<BlockView>);
+}
+
 /** An open block with two waiting connections. */
 export function sampleView(changes: Partial<BlockView> = {}): BlockView {
   return {
     id: 'r7k2mqdx-b1',
     title: 'Update the dependencies',
-    subject: { type: 'egress', protocol: 'tcp', host: { name: 'npm.registry.example' }, port: 443, resolved: null },
+    subject: EGRESS,
     state: 'open',
     why: 'No rule allows npm.registry.example:443',
     address_vetted: true,

@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { amendedView, sampleAmendment, sampleDecided, sampleView } from './sample.fixture';
+import type { BlockView } from '@/ipc/bindings';
+import { EGRESS, amendedView, fileView, sampleAmendment, sampleDecided, sampleView } from './sample.fixture';
 import * as words from './words';
 
 const RTL = '\u202e';
 
 describe('words of a block', () => {
   it('say what was attempted as the command line does', () => {
-    const { subject } = sampleView();
+    const subject = EGRESS;
     expect(words.subjectWords(subject)).toBe('tcp npm.registry.example:443');
     expect(words.subjectWords({ ...subject, host: { address: '2001:db8::1' } })).toBe('tcp [2001:db8::1]:443');
     expect(words.subjectWords({ ...subject, protocol: 'udp', resolved: '10.0.0.4' })).toBe(
@@ -15,7 +16,7 @@ describe('words of a block', () => {
   });
 
   it('say which name was looked up and which address goes with it', () => {
-    const { subject } = sampleView();
+    const subject = EGRESS;
     expect(words.addressWords(sampleView())).toContain('Not resolved');
     expect(words.addressWords(amendedView())).toBe('Looked up as npm.registry.example.');
     expect(words.addressWords(sampleView({ address_vetted: false }))).toContain('Not vetted: the proxy resolves');
@@ -28,7 +29,7 @@ describe('words of a block', () => {
   });
 
   it('show hidden characters of a host and of a command as marks', () => {
-    const { subject } = sampleView();
+    const subject = EGRESS;
     const hostile = words.subjectWords({ ...subject, host: { name: `evil${RTL}moc.example` } });
     expect(hostile).not.toContain(RTL);
     expect(hostile).toContain('U+202E');
@@ -49,6 +50,22 @@ describe('words of a block', () => {
     expect(words.processWords(sampleView({ holders: [{ pid: 9, argv: [] }] }))).toEqual([
       'a process that is gone (pid 9)',
     ]);
+  });
+
+  it('say of files what all of them have in common, and name the first of them', () => {
+    const view = fileView();
+    expect(words.blockWords(view)).toBe('write 5 paths in /srv/data');
+    expect(words.subjectWords(view.subject)).toBe('write /srv/data/a.txt');
+    expect(words.detailWords(view)).toEqual([
+      '/srv/data/a.txt (not there yet)',
+      '/srv/data/b.txt',
+      'and 3 more',
+      'In /srv/data, by openat.',
+    ]);
+    expect(words.waitingWords(view)).toBe('2 actions');
+    expect(words.wallWords(view.subject)).toBe('File wall');
+    const one = fileView({ file: view.file ? { ...view.file, different: 1 } : null } as Partial<BlockView>);
+    expect(words.blockWords(one)).toBe('write /srv/data/a.txt');
   });
 
   it('count what waits', () => {
@@ -75,18 +92,18 @@ describe('words of a block', () => {
   it('say what a decision did to each held action', () => {
     const amended = words.outcomeWords(sampleDecided());
     expect(amended).toBe(
-      'Amended: Let this run connect to npm.registry.example:443 until it ends; 2 connections let go.',
+      'Amended: Let this run connect to npm.registry.example:443 until it ends; 2 actions let go.',
     );
     const deny = { decision: 'deny', reason: '', words: 'Refuse tcp a.example:443 for the rest of this run' } as const;
     const denied = sampleDecided({ amendment: sampleAmendment(deny), released: 0, refused: 1, in_force: false });
     expect(words.outcomeWords(denied)).toBe(
-      'Denied: Refuse tcp a.example:443 for the rest of this run; 1 connection refused; ' +
+      'Denied: Refuse tcp a.example:443 for the rest of this run; 1 action refused; ' +
         'the run is over, so it is only recorded.',
     );
     const hour = sampleDecided({ amendment: sampleAmendment({ expires: '2026-01-02T15:02:00Z' }) });
     expect(words.outcomeWords(hour)).toContain('; it ends by itself on 2 Jan 2026');
     expect(words.takenBackWords(sampleDecided({ cut: 2 }))).toBe(
-      'Taken back; 2 open connections cut. Bytes already sent and files already written stay.',
+      'Taken back; 2 open connections cut. Bytes already sent and files already written stay, and a file that is open stays open.',
     );
   });
 

@@ -2,7 +2,7 @@
 // operator who sees one thing on two surfaces sees it said once. Everything that came from a cage
 // leaves here with its control and direction characters shown as marks.
 
-import type { Amendment, Block, BlockView, Decided, Host, Scope, Subject } from '@/ipc/bindings';
+import type { Amendment, Block, BlockView, Decided, FileFacts, Host, Scope, Subject } from '@/ipc/bindings';
 import { count } from '@/lib/count';
 import { commandLine, visibleText } from '@/lib/text';
 import { exact } from '@/lib/time';
@@ -19,14 +19,72 @@ export function hostWords(host: Host): string {
   return address.includes(':') ? `[${address}]` : address;
 }
 
-/** `tcp registry.example:443`, with the address where it is a private one. */
+/** `tcp registry.example:443`, with the address where it is a private one; `write /srv/data`. */
 export function subjectWords(subject: Subject): string {
-  const at = subject.resolved ? ` at ${visibleText(subject.resolved)}` : '';
-  return `${subject.protocol} ${hostWords(subject.host)}:${String(subject.port)}${at}`;
+  switch (subject.type) {
+    case 'egress': {
+      const at = subject.resolved ? ` at ${visibleText(subject.resolved)}` : '';
+      return `${subject.protocol} ${hostWords(subject.host)}:${String(subject.port)}${at}`;
+    }
+    case 'file':
+      return `${subject.access} ${visibleText(subject.path)}`;
+    case 'bound':
+      return `bound of ${subject.bound.replaceAll('_', ' ')}`;
+    default:
+      return subject satisfies never;
+  }
+}
+
+/** What was held, in words that cover all of it: for files of one folder that is the folder. */
+export function blockWords(block: Block): string {
+  const { subject, file } = block;
+  if (subject.type !== 'file' || !file || file.different < 2) return subjectWords(subject);
+  return `${subject.access} ${String(file.different)} paths in ${visibleText(file.folder)}`;
+}
+
+/** More about what was attempted, a line each. */
+export function detailWords(block: Block): string[] {
+  switch (block.subject.type) {
+    case 'egress':
+      return [addressWords(block)];
+    case 'file':
+      return block.file ? fileWords(block.file) : [];
+    case 'bound':
+      return [];
+    default:
+      return block.subject satisfies never;
+  }
+}
+
+/** The paths behind a block of files, what was there, and in which folder. */
+export function fileWords(file: FileFacts): string[] {
+  const [first, ...rest] = file.paths.map(visibleText);
+  const lines = first === undefined ? [] : [`${first} (${targetWords(file)})`];
+  lines.push(...rest);
+  const more = file.different - file.paths.length;
+  if (more > 0) lines.push(`and ${String(more)} more`);
+  lines.push(`In ${visibleText(file.folder)}, by ${visibleText(file.call)}.`);
+  return lines;
+}
+
+function targetWords(file: FileFacts): string {
+  switch (file.target) {
+    case 'file':
+      return 'a file';
+    case 'folder':
+      return 'a folder';
+    case 'absent':
+      return 'not there yet';
+    case 'other':
+      return 'neither a file nor a folder';
+    default:
+      return file.target satisfies never;
+  }
 }
 
 /** What was looked up and which address goes with it, as far as that is known. */
 export function addressWords(block: Block): string {
+  if (block.subject.type !== 'egress') return '';
   const { host, resolved } = block.subject;
   if (host.name === undefined) return 'A bare address: no name was looked up.';
   const name = `Looked up as ${visibleText(host.name)}`;
@@ -50,7 +108,7 @@ export function processWords(block: Block): string[] {
 /** How many wait: `2 connections (5 seen)`. */
 export function waitingWords(block: Block): string {
   if (block.waiting === 0) return `nothing any more (${count(block.seen, 'attempt')} seen)`;
-  const waiting = count(block.waiting, 'connection');
+  const waiting = count(block.waiting, block.subject.type === 'egress' ? 'connection' : 'action');
   return block.waiting === block.seen ? waiting : `${waiting} (${String(block.seen)} seen)`;
 }
 
@@ -59,8 +117,12 @@ export function wallWords(subject: Subject): string {
   switch (subject.type) {
     case 'egress':
       return 'Network wall';
+    case 'file':
+      return 'File wall';
+    case 'bound':
+      return 'Bound of the run';
     default:
-      return subject.type satisfies never;
+      return subject satisfies never;
   }
 }
 
@@ -111,8 +173,8 @@ export function lateWords(view: BlockView): string {
 export function outcomeWords(decided: Decided): string {
   const words = visibleText(decided.amendment.words);
   const parts = [`${decided.amendment.decision === 'allow' ? 'Amended' : 'Denied'}: ${words}`];
-  if (decided.released > 0) parts.push(`${count(decided.released, 'connection')} let go`);
-  if (decided.refused > 0) parts.push(`${count(decided.refused, 'connection')} refused`);
+  if (decided.released > 0) parts.push(`${count(decided.released, 'action')} let go`);
+  if (decided.refused > 0) parts.push(`${count(decided.refused, 'action')} refused`);
   if (decided.cut > 0) parts.push(`${count(decided.cut, 'open connection')} cut`);
   if (decided.amendment.expires) parts.push(`it ends by itself on ${exact(decided.amendment.expires)}`);
   if (!decided.in_force) parts.push('the run is over, so it is only recorded');
@@ -122,7 +184,7 @@ export function outcomeWords(decided: Decided): string {
 /** What taking a decision back did. */
 export function takenBackWords(decided: Decided): string {
   const cut = decided.cut > 0 ? `; ${count(decided.cut, 'open connection')} cut` : '';
-  return `Taken back${cut}. Bytes already sent and files already written stay.`;
+  return `Taken back${cut}. Bytes already sent and files already written stay, and a file that is open stays open.`;
 }
 
 /** How far a decision reaches, for a menu. */

@@ -1,4 +1,4 @@
-import type { Event } from '@/ipc/bindings';
+import type { Event, Subject } from '@/ipc/bindings';
 import { bytes } from '@/lib/bytes';
 import { visibleLines } from '@/lib/text';
 import { withoutEscapes } from './ansi';
@@ -41,13 +41,17 @@ function bytesOf(base64: string): number {
   return Math.max(0, (base64.length / 4) * 3 - padding);
 }
 
+function hostOfSubject(subject: Subject): string | null {
+  return subject.type === 'egress' ? (subject.host.name ?? subject.host.address ?? null) : null;
+}
+
 function hostOf(event: Event): string | null {
   switch (event.kind) {
     case 'egress':
     case 'connection_closed':
-      return event.subject.host.name ?? event.subject.host.address ?? null;
+      return hostOfSubject(event.subject);
     case 'block':
-      return event.block.subject.host.name ?? event.block.subject.host.address ?? null;
+      return hostOfSubject(event.block.subject);
     case 'name_looked_up':
       return event.name;
     default:

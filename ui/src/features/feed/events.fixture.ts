@@ -14,7 +14,9 @@ export function gap(from: number, to: number): Event {
   return event({ kind: 'gap', from, to, count: to - from + 1, reason: 'the byte budget of stored events' }, from);
 }
 
-export const SUBJECT: Subject = { type: 'egress', protocol: 'tcp', host: { name: 'registry.example' }, port: 443 };
+export const SUBJECT: Extract<Subject, { type: 'egress' }> = { type: 'egress', protocol: 'tcp', host: { name: 'registry.example' }, port: 443 };
+
+export const FILE: Extract<Subject, { type: 'file' }> = { type: 'file', access: 'write', path: '/srv/data/a.txt' };
 
 export const BLOCK: Block = {
   id: 'r7k2mqdx-b1',

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Event, EventKind } from '@/ipc/bindings';
-import { AMENDMENT, BLOCK, SUBJECT, event } from './events.fixture';
+import { AMENDMENT, BLOCK, FILE, SUBJECT, event } from './events.fixture';
 import { KIND_WORDS } from './filter';
 import { formatEvent } from './format';
 
@@ -75,6 +75,32 @@ const CASES: Record<string, [EventKind, [string, string, string]][]> = {
       ['warn', 'no answer', '[2001:db8::1]:443: no route'],
     ],
   ],
+  file: [
+    [
+      { kind: 'file', subject: FILE, count: 3, verdict: 'allowed', rule: 'order:2' },
+      ['good', 'file', 'write /srv/data/a.txt ×3 (allowed by order:2)'],
+    ],
+    [
+      { kind: 'file', subject: FILE, count: 1, verdict: 'held', block: 'r7k2mqdx-b1', hold: 1 },
+      ['accent', 'held', 'write /srv/data/a.txt waits under r7k2mqdx-b1'],
+    ],
+    [
+      { kind: 'file', subject: { ...FILE, access: 'read' }, count: 1, verdict: 'refused', by: 'floor', why: 'never' },
+      ['bad', 'refused', 'read /srv/data/a.txt: never'],
+    ],
+    [
+      { kind: 'file', subject: FILE, count: 1, verdict: 'unreachable', why: 'it is gone' },
+      ['warn', 'not shown', 'write /srv/data/a.txt: it is gone'],
+    ],
+  ],
+  exec: [
+    [{ kind: 'exec', program: '/usr/bin/cc', cwd: '/w', count: 12 }, ['idle', 'runs', '/usr/bin/cc ×12']],
+  ],
+  exit: [
+    [{ kind: 'exit', program: '/usr/bin/cc', code: 0, millis: 2_000, count: 1 }, ['idle', 'exit', '/usr/bin/cc ended well after 2 s']],
+    [{ kind: 'exit', program: '/usr/bin/cc', code: 1, millis: 2_000, count: 2 }, ['warn', 'exit', '/usr/bin/cc ×2 ended with code 1 after 2 s']],
+    [{ kind: 'exit', signal: 9, millis: 500, count: 1 }, ['warn', 'exit', 'a program was ended by signal 9 after 500 ms']],
+  ],
   connection_closed: [
     [
       { kind: 'connection_closed', subject: SUBJECT, sent: 2_048, received: 10, millis: 1_000, cut: false },
@@ -87,6 +113,17 @@ const CASES: Record<string, [EventKind, [string, string, string]][]> = {
   ],
   block: [
     [{ kind: 'block', block: BLOCK }, ['accent', 'block', 'registry.example:443 is held, 2 actions waiting: no rule allows it']],
+    [
+      {
+        kind: 'block',
+        block: {
+          ...BLOCK,
+          subject: FILE,
+          file: { folder: '/srv/data', paths: [FILE.path], different: 12, target: 'absent', call: 'openat', once: 2, alone: false },
+        },
+      },
+      ['accent', 'block', 'write 12 paths in /srv/data is held, 2 actions waiting: no rule allows it'],
+    ],
     [
       { kind: 'block', block: { ...BLOCK, state: 'expired' } },
       ['warn', 'block', 'registry.example:443: nobody decided in time'],
@@ -109,7 +146,7 @@ const CASES: Record<string, [EventKind, [string, string, string]][]> = {
   policy_applied: [
     [
       { kind: 'policy_applied', revision: 3, released: 2, refused: 0, cut: 1 },
-      ['idle', 'policy', 'revision 3 is in force, 2 connections let go, 1 connection cut'],
+      ['idle', 'policy', 'revision 3 is in force, 2 actions let go, 1 connection cut'],
     ],
   ],
   bound: [
@@ -168,6 +205,9 @@ describe('formatEvent', () => {
       { kind: 'name_looked_up', name: evil },
       { kind: 'egress', subject: { ...SUBJECT, host: { name: evil } }, count: 1, verdict: 'refused', by: 'floor', why: evil },
       { kind: 'block', block: { ...BLOCK, why: evil } },
+      { kind: 'file', subject: { ...FILE, path: evil }, count: 1, verdict: 'refused', by: 'floor', why: evil },
+      { kind: 'exec', program: evil, cwd: evil, count: 1 },
+      { kind: 'exit', program: evil, code: 1, millis: 1, count: 1 },
       { kind: 'amendment', amendment: { ...AMENDMENT, words: evil } },
       { kind: 'bound', bound: evil, figure: evil, limit: evil, reached: true },
       { kind: 'commits', head: evil, count: 1, finished_by_us: false },

@@ -96,7 +96,18 @@ function say(event: Event): Said {
     case 'name_looked_up':
       return { tone: 'idle', word: 'name', text: `${oneLine(event.name, 253)} was looked up; nothing left the cage` };
     case 'egress':
-      return egress(event);
+    case 'file':
+      return judged(event);
+    case 'exec': {
+      const argv = event.process?.argv ?? [];
+      const what = argv.length > 0 ? commandLine(argv, LONGEST) : oneLine(event.program, LONGEST);
+      return { tone: 'idle', word: 'runs', text: `${what}${timesWords(event.count)}`, isMachine: true };
+    }
+    case 'exit': {
+      const program = event.program ? oneLine(event.program, 200) : 'a program';
+      const { words, tone } = exitWords(event);
+      return { tone, word: 'exit', text: `${program}${timesWords(event.count)} ${words}` };
+    }
     case 'connection_closed': {
       const flow = `sent ${bytes(event.sent)}, received ${bytes(event.received)}, open ${duration(event.millis)}`;
       return event.cut
@@ -113,11 +124,11 @@ function say(event: Event): Said {
     }
     case 'policy_applied': {
       const effects = [
-        [event.released, 'let go'],
-        [event.refused, 'refused'],
-        [event.cut, 'cut'],
+        [event.released, 'action', 'let go'],
+        [event.refused, 'action', 'refused'],
+        [event.cut, 'connection', 'cut'],
       ] as const;
-      const told = effects.filter(([n]) => n > 0).map(([n, what]) => `, ${count(n, 'connection')} ${what}`);
+      const told = effects.filter(([n]) => n > 0).map(([n, one, what]) => `, ${count(n, one)} ${what}`);
       return { tone: 'idle', word: 'policy', text: `revision ${figure(event.revision)} is in force${told.join('')}` };
     }
     case 'bound': {
@@ -152,18 +163,29 @@ function output(stream: LogStream, said: string, continued: boolean): Said {
   return { tone: 'idle', word, text: stretches.map((one) => one.text).join(''), stretches, isMachine: true };
 }
 
-function egress(event: Extract<Event, { kind: 'egress' }>): Said {
-  const times = event.count > 1 ? ` ×${figure(event.count)}` : '';
-  const what = `${subjectWords(event.subject)}${times}`;
+function timesWords(times: number): string {
+  return times > 1 ? ` ×${figure(times)}` : '';
+}
+
+function exitWords(event: Extract<Event, { kind: 'exit' }>): { words: string; tone: Tone } {
+  const after = `after ${duration(event.millis)}`;
+  if (event.signal != null) return { words: `was ended by signal ${String(event.signal)} ${after}`, tone: 'warn' };
+  if (event.code == null) return { words: `ended ${after}`, tone: 'idle' };
+  if (event.code === 0) return { words: `ended well ${after}`, tone: 'idle' };
+  return { words: `ended with code ${String(event.code)} ${after}`, tone: 'warn' };
+}
+
+function judged(event: Extract<Event, { kind: 'egress' | 'file' }>): Said {
+  const what = `${subjectWords(event.subject)}${timesWords(event.count)}`;
   switch (event.verdict) {
     case 'allowed':
-      return { tone: 'good', word: 'connect', text: `${what} (allowed by ${oneLine(event.rule, 80)})` };
+      return { tone: 'good', word: event.kind === 'egress' ? 'connect' : 'file', text: `${what} (allowed by ${oneLine(event.rule, 80)})` };
     case 'held':
       return { tone: 'accent', word: 'held', text: `${what} waits under ${oneLine(event.block, 40)}` };
     case 'refused':
       return { tone: 'bad', word: 'refused', text: `${what}: ${oneLine(event.why, LONGEST)}` };
     case 'unreachable':
-      return { tone: 'warn', word: 'no answer', text: `${what}: ${oneLine(event.why, LONGEST)}` };
+      return { tone: 'warn', word: event.kind === 'egress' ? 'no answer' : 'not shown', text: `${what}: ${oneLine(event.why, LONGEST)}` };
     default:
       return unknown(event);
   }

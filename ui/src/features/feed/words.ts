@@ -11,8 +11,10 @@ export function hostWords(host: Host): string {
   return address.includes(':') ? `[${address}]` : address;
 }
 
-/** What was attempted: "registry.example:443", "udp time.example:123". */
+/** What was attempted: "registry.example:443", "udp time.example:123", "write /srv/data". */
 export function subjectWords(subject: Subject): string {
+  if (subject.type === 'file') return `${subject.access} ${oneLine(subject.path, 300)}`;
+  if (subject.type === 'bound') return `bound of ${subject.bound.replaceAll('_', ' ')}`;
   const where = `${hostWords(subject.host)}:${subject.port}`;
   const resolved = subject.resolved ?? null;
   const private_ = resolved === null ? '' : ` (its private address ${oneLine(resolved, 64)})`;
@@ -101,7 +103,11 @@ export function stateWords(state: RunState): string {
 }
 
 export function blockWords(block: Block): { words: string; tone: Tone } {
-  const subject = subjectWords(block.subject);
+  const { file } = block;
+  const several = block.subject.type === 'file' && file && file.different > 1;
+  const subject = several
+    ? `${block.subject.access} ${String(file.different)} paths in ${oneLine(file.folder, 300)}`
+    : subjectWords(block.subject);
   switch (block.state) {
     case 'open':
       return {

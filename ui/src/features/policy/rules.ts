@@ -68,7 +68,10 @@ function denialRow(denial: Denial): RuleRow {
 }
 
 function pathRow(path: PathRule): RuleRow {
-  return row(path.origin, path.access, visibleText(path.path));
+  let text = visibleText(path.path);
+  if (path.applies?.use === 'holds') text += ' once';
+  if (path.expires) text += ` until ${exact(path.expires)}`;
+  return row(path.origin, path.access, text);
 }
 
 /** `tcp *.example.com:443 at 10.0.0.0/8 once until 1 Feb 2026`. */

@@ -1,7 +1,7 @@
 //! What is held, and decisions about it.
 
 use foreman_domain::{Amendment, AmendmentId, At, Block, BlockId, Scope, Surface};
-use foreman_policy::EgressRule;
+use foreman_policy::Rule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -55,10 +55,10 @@ pub struct Candidate {
     /// How far it reaches.
     pub scope: Scope,
     /// The rule it would make.
-    pub rule: EgressRule,
+    pub rule: Rule,
     /// Past refused or held actions of this run that it would also have allowed.
     pub also_opens: u32,
-    /// True for wildcards, bare addresses and whole-project scope.
+    /// True for wildcards, bare addresses, wide folders and whole-project scope.
     pub needs_confirmation: bool,
     /// What it opens beside what is held, in words.
     #[serde(default)]

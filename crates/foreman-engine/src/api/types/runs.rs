@@ -34,6 +34,9 @@ pub struct RunCreate {
     pub terminal: Option<TerminalSize>,
     /// Refuse what no rule allows at once, instead of holding it.
     pub unattended: bool,
+    /// Hold what is hidden also when it is to be read, not only when it is to be written.
+    #[serde(default)]
+    pub hold_reads: bool,
     /// Walls that may be missing, by name.
     pub accept_weaker: Vec<Wall>,
     /// Program and arguments.
@@ -62,6 +65,7 @@ impl RunCreate {
             checks: Vec::new(),
             terminal: None,
             unattended: false,
+            hold_reads: false,
             accept_weaker: Vec::new(),
             argv,
             env: Vec::new(),

@@ -1,11 +1,14 @@
 //! Puts a policy revision in force.
 
-use super::{Arbiter, Inner, Phase, State, Verdict};
+use super::retell::Retold;
+use super::{Answering, Arbiter, Inner, Phase, State, Verdict, Waiter};
 use crate::shim::blocks::Fate;
 use crate::shim::feed::FeedFailure;
 use crate::wire::{Refusal, RpcError};
+use foreman_cage::files::FileVerdict;
 use foreman_domain::{Amendment, At, BlockId, EventKind, EventSeq, HoldId, Subject};
 use foreman_policy::{Policy, Question, Ruling};
+use std::collections::HashMap;
 
 /// What a revision did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,7 +44,11 @@ impl Arbiter {
             .tell_durably(record)
             .await
             .map_err(|error| not_recorded(&error))?;
+        // What is opened is there before anybody is let go into it; what is closed goes after.
+        inner.show_wanted(&policy, At::now()).await;
+        let before = inner.lock().policy.clone();
         let (applied, seq) = inner.put_in_force(policy, &amendment, block.as_ref());
+        inner.hide_unwanted(&before, At::now()).await;
         inner.feed.wait_durable(seq).await.map_err(|error| {
             let message =
                 format!("The decision is in force, but not all of it is on disk: {error}");
@@ -86,12 +93,28 @@ impl Inner {
         let state = &mut *guard;
         state.policy = policy;
         self.revised.notify_one();
-        let State { policy, blocks, .. } = state;
+        let State {
+            policy,
+            blocks,
+            waiters,
+            shown,
+            ..
+        } = state;
+        // What let each hold go: it is the same for all that is told of it.
+        let mut let_go: HashMap<HoldId, Ruling> = HashMap::new();
         let settled = blocks.settle(
             block.map(|block| (block, amendment)),
             &amendment.id,
             (at, policy.revision),
-            |subject, hold| fate(policy, subject, hold, at),
+            |subject, hold| {
+                let waiter = hold.and_then(|hold| waiters.get(&hold));
+                let ruling = rule_on(policy, subject, hold, waiter, at);
+                let fate = fate(&ruling, waiter, |rule| shown.why_not(rule).is_some());
+                if let (Fate::Release { .. }, Some(hold)) = (&fate, hold) {
+                    let_go.insert(hold, ruling);
+                }
+                fate
+            },
         );
         // What a decision did not cover goes on under a block of its own.
         self.opened.notify_one();
@@ -100,11 +123,12 @@ impl Inner {
             ..Applied::default()
         };
         for hold in settled.released {
-            applied.released += u32::from(self.release(state, hold, at));
+            let ruling = let_go.remove(&hold);
+            applied.released += u32::from(self.release(state, hold, ruling));
         }
         for hold in settled.refused {
             if let Some(waiter) = state.waiters.remove(&hold) {
-                applied.refused += u32::from(waiter.answer.send(Verdict::Refuse).is_ok());
+                applied.refused += u32::from(waiter.answer.refuse());
             }
         }
         self.tell_due(state);
@@ -117,29 +141,50 @@ impl Inner {
         (applied, seq)
     }
 
-    /// Lets a hold go as a connection of its own. False when its caller gave up in this moment.
-    fn release(&self, state: &mut State, hold: HoldId, at: At) -> bool {
-        let Some(waiter) = state.waiters.remove(&hold) else {
+    /// Lets a hold go: as a connection of its own, or into what is shown now. False when its caller gave up
+    /// in this moment.
+    fn release(&self, state: &mut State, hold: HoldId, ruling: Option<Ruling>) -> bool {
+        let Some(Waiter { subject, answer }) = state.waiters.remove(&hold) else {
             return false;
         };
-        let question = Question {
-            subject: &waiter.subject,
-            hold: Some(hold),
-        };
-        let Ruling::Allow {
-            rule, resolves_to, ..
-        } = state.policy.judge(question, at)
+        let Some(Ruling::Allow {
+            rule,
+            resolves_to,
+            opens,
+            ..
+        }) = ruling
         else {
             return false;
         };
-        let verdict = self.allow(state, &waiter.subject, Some(hold), rule, resolves_to);
-        match waiter.answer.send(verdict) {
-            Ok(()) => true,
-            Err(Verdict::Allow(allowance)) => {
-                state.connections.remove(&allowance.connection);
-                false
+        match answer {
+            Answering::Gateway(answer) => {
+                let verdict = self.allow(state, &subject, Some(hold), rule, resolves_to);
+                match answer.send(verdict) {
+                    Ok(()) => true,
+                    Err(Verdict::Allow(allowance)) => {
+                        state.connections.remove(&allowance.connection);
+                        false
+                    }
+                    Err(Verdict::Refuse) => false,
+                }
             }
-            Err(Verdict::Refuse) => false,
+            Answering::File { answer, folder, .. } => {
+                let verdict = match opens {
+                    Some(opening) if opening.once => FileVerdict::Once,
+                    Some(opening) => FileVerdict::Show {
+                        root: opening.root,
+                        access: opening.access,
+                    },
+                    None => FileVerdict::Refuse,
+                };
+                let told = Retold::Allowed {
+                    subject,
+                    folder,
+                    rule: rule.0,
+                };
+                self.retell(state, told);
+                answer.send(verdict).is_ok()
+            }
         }
     }
 
@@ -150,6 +195,7 @@ impl Inner {
             let question = Question {
                 subject: &connection.subject,
                 hold: connection.hold,
+                under: None,
             };
             let stays = match state.policy.judge(question, at) {
                 // Which of its private addresses it is connected to is not known here.
@@ -167,10 +213,56 @@ impl Inner {
     }
 }
 
-fn fate(policy: &Policy, subject: &Subject, hold: Option<HoldId>, at: At) -> Fate {
-    match policy.judge(Question { subject, hold }, at) {
-        Ruling::Allow { amendment, .. } => Fate::Release { amendment },
-        Ruling::Refuse { by, reason, .. } => Fate::Refuse { by, reason },
+/// What a policy says of a hold, or of a block under which nothing waits.
+fn rule_on(
+    policy: &Policy,
+    block: &Subject,
+    hold: Option<HoldId>,
+    waiter: Option<&Waiter>,
+    at: At,
+) -> Ruling {
+    let question = Question {
+        subject: waiter.map_or(block, |waiter| &waiter.subject),
+        hold,
+        under: Some(block),
+    };
+    policy.judge(question, at)
+}
+
+/// What becomes of it. What a rule opens that could not be shown goes on waiting, and so does what a rule
+/// "once" allows when it is no opening of a file.
+fn fate(
+    ruling: &Ruling,
+    waiter: Option<&Waiter>,
+    is_missing: impl FnOnce(&foreman_policy::RuleId) -> bool,
+) -> Fate {
+    match ruling {
+        Ruling::Allow {
+            rule,
+            amendment,
+            opens,
+            ..
+        } => {
+            let waits = opens.as_ref().is_some_and(|opening| {
+                let can_once = waiter.is_some_and(|waiter| {
+                    matches!(waiter.answer, Answering::File { can_once: true, .. })
+                });
+                match opening.once {
+                    true => !can_once,
+                    false => is_missing(rule),
+                }
+            });
+            match waits {
+                true => Fate::Wait,
+                false => Fate::Release {
+                    amendment: amendment.clone(),
+                },
+            }
+        }
+        Ruling::Refuse { by, reason, .. } => Fate::Refuse {
+            by: *by,
+            reason: reason.clone(),
+        },
         Ruling::Ask { .. } => Fate::Wait,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Arbiter, Inner};
 use foreman_domain::At;
+use foreman_policy::{Policy, Use};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -13,7 +14,9 @@ impl Arbiter {
     /// Runs until it is dropped; without a timer while no rule in force has an end.
     pub(in crate::shim) async fn expire(&self) {
         loop {
-            match self.0.cut_expired(At::now()) {
+            let next = self.0.cut_expired(At::now());
+            self.0.hide_expired().await;
+            match next {
                 None => self.0.revised.notified().await,
                 Some(left) => {
                     let _ = timeout(left.min(LONGEST), self.0.revised.notified()).await;
@@ -24,10 +27,27 @@ impl Arbiter {
 }
 
 impl Inner {
+    /// Hides what only rules that have ended opened.
+    async fn hide_expired(&self) {
+        let at = At::now();
+        let is_over = |policy: &Policy| {
+            let mut rules = policy.paths.iter();
+            rules.any(|rule| rule.applies == Use::Always && !rule.stands(at))
+        };
+        if !is_over(&self.lock().policy) {
+            return;
+        }
+        let _one_at_a_time = self.applying.lock().await;
+        let policy = self.lock().policy.clone();
+        self.hide_unwanted(&policy, at).await;
+    }
+
     /// Cuts what no rule allows at this time. Gives how long it is to the next end of a rule.
     fn cut_expired(&self, at: At) -> Option<Duration> {
         let state = self.lock();
-        let ends = || state.policy.egress.iter().filter_map(|rule| rule.expires);
+        let policy = &state.policy;
+        let egress = || policy.egress.iter().filter_map(|rule| rule.expires);
+        let ends = || egress().chain(policy.paths.iter().filter_map(|rule| rule.expires));
         if ends().any(|end| end <= at) {
             self.cut_what_is_not_allowed(&state, at);
         }

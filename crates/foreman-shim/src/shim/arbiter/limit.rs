@@ -1,8 +1,9 @@
 //! Ends what nobody answers within the run's limit. Without one, a hold waits for as long as it takes.
 
 use super::retell::Retold;
-use super::{Arbiter, Inner, Phase, State, Verdict};
-use foreman_domain::{At, Decider, Subject};
+use super::{Arbiter, Inner, Phase, State};
+use crate::shim::blocks::{Stopped, key_of};
+use foreman_domain::{At, Decider};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -40,7 +41,7 @@ impl Inner {
         for hold in refused {
             if let Some(waiter) = state.waiters.remove(&hold) {
                 // One that gave up in this moment needs no answer.
-                let _ = waiter.answer.send(Verdict::Refuse);
+                let _ = waiter.answer.refuse();
             }
         }
         self.tell_due(state);
@@ -48,17 +49,19 @@ impl Inner {
     }
 
     /// Whether this was asked before and nobody answered in time: it is refused then, without a card.
-    pub(super) fn is_given_up(&self, state: &mut State, subject: &Subject, at: At) -> bool {
+    pub(super) fn is_given_up(&self, state: &mut State, stopped: &Stopped<'_>) -> bool {
         let Some(limit) = state.limit else {
             return false;
         };
-        if !state.blocks.count_expired(subject, at) {
+        let key = key_of(stopped.subject, stopped.file);
+        if !state.blocks.count_expired(&key, stopped.at) {
             return false;
         }
         self.retell(
             state,
             Retold::Refused {
-                subject: subject.clone(),
+                subject: stopped.subject.clone(),
+                folder: stopped.file.map(|file| file.folder.clone()),
                 by: Decider::Limit,
                 why: unanswered(limit),
                 count: 1,

@@ -68,6 +68,7 @@ impl Judge for Arbiter {
                         &mut state,
                         Retold::Held {
                             subject,
+                            folder: None,
                             block,
                             hold,
                         },
@@ -119,8 +120,14 @@ impl Judge for Arbiter {
                 );
             }
             Closed::Unreachable { why } => {
-                self.0
-                    .retell(&mut state, Retold::Unreachable { subject, why });
+                self.0.retell(
+                    &mut state,
+                    Retold::Unreachable {
+                        subject,
+                        folder: None,
+                        why,
+                    },
+                );
             }
             Closed::Abandoned => {}
         }
@@ -157,6 +164,7 @@ impl Judge for Arbiter {
             &mut state,
             Retold::Refused {
                 subject,
+                folder: None,
                 by,
                 why: why.to_owned(),
                 count,

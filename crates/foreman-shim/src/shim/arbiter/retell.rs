@@ -1,29 +1,55 @@
-//! What the feed hears of egress: the first of each kind at once, repeats and floods counted together.
+//! What the feed hears of egress, files and programs: the first of each kind at once, repeats and floods
+//! counted together.
 
 use crate::shim::coalesce::{Coalescer, Merge};
-use foreman_domain::{BlockId, ConnectVerdict, Decider, EventKind, HoldId, Subject};
+use foreman_domain::{
+    BlockId, ConnectVerdict, Decider, EventKind, HoldId, PathText, ProcessRef, Subject,
+};
 
 /// Egress events of one run in a second, floods included.
 const EGRESS_PER_SECOND: u64 = 20;
 const CLOSED_PER_SECOND: u64 = 20;
 const NAMES_PER_SECOND: u64 = 10;
+const FILES_PER_SECOND: u64 = 20;
+/// A build executes thousands of programs.
+const EXECS_PER_SECOND: u64 = 10;
+const EXITS_PER_SECOND: u64 = 5;
 /// What is only counted is told this far apart.
 const LOST_EVERY_MS: u64 = 10_000;
 
-/// Something to tell, now or later.
+/// An event, and the process it is of.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) kind: EventKind,
+    pub(super) process: Option<ProcessRef>,
+}
+
+impl Told {
+    fn of(kind: EventKind) -> Self {
+        Self {
+            kind,
+            process: None,
+        }
+    }
+}
+
+/// Something to tell, now or later. With a folder, it is about a file in it.
 #[derive(Debug)]
 pub(super) enum Retold {
     Allowed {
         subject: Subject,
+        folder: Option<PathText>,
         rule: String,
     },
     Held {
         subject: Subject,
+        folder: Option<PathText>,
         block: BlockId,
         hold: HoldId,
     },
     Refused {
         subject: Subject,
+        folder: Option<PathText>,
         by: Decider,
         why: String,
         /// How many it stands for.
@@ -31,6 +57,7 @@ pub(super) enum Retold {
     },
     Unreachable {
         subject: Subject,
+        folder: Option<PathText>,
         why: String,
     },
     Closed {
@@ -42,6 +69,19 @@ pub(super) enum Retold {
     },
     LookedUp {
         name: String,
+    },
+    Executed {
+        program: PathText,
+        cwd: PathText,
+        parent: Option<u32>,
+        process: ProcessRef,
+    },
+    Exited {
+        program: Option<PathText>,
+        pid: u32,
+        code: Option<i32>,
+        signal: Option<i32>,
+        millis: u64,
     },
 }
 
@@ -64,6 +104,58 @@ impl Merge for Egress {
     fn merge(&mut self, later: Self) {
         self.verdict = later.verdict;
         self.count += later.count;
+    }
+}
+
+/// Actions on files of one folder.
+#[derive(Debug)]
+struct Files {
+    /// Their path; the folder once there are several.
+    subject: Subject,
+    folder: Subject,
+    egress: Egress,
+}
+
+#[derive(Debug)]
+struct Exec {
+    cwd: PathText,
+    parent: Option<u32>,
+    process: ProcessRef,
+    count: u64,
+}
+
+/// The newest of several is the one that is shown.
+impl Merge for Exec {
+    fn merge(&mut self, later: Self) {
+        let count = self.count + later.count;
+        *self = Self { count, ..later };
+    }
+}
+
+#[derive(Debug)]
+struct Ended {
+    pid: u32,
+    millis: u64,
+    count: u64,
+}
+
+impl Merge for Ended {
+    fn merge(&mut self, later: Self) {
+        self.pid = later.pid;
+        self.millis = self.millis.max(later.millis);
+        self.count += later.count;
+    }
+}
+
+/// Program, exit code, signal.
+type Ending = (Option<PathText>, Option<i32>, Option<i32>);
+
+impl Merge for Files {
+    fn merge(&mut self, later: Self) {
+        if self.subject != later.subject {
+            self.subject = self.folder.clone();
+        }
+        self.egress.merge(later.egress);
     }
 }
 
@@ -93,6 +185,9 @@ pub(super) struct Teller {
     egress: Coalescer<(Subject, Kind), Egress>,
     closed: Coalescer<(Subject, bool), Bytes>,
     names: Coalescer<String, ()>,
+    files: Coalescer<(Subject, Kind), Files>,
+    execs: Coalescer<PathText, Exec>,
+    exits: Coalescer<Ending, Ended>,
     told_lost_at: u64,
 }
 
@@ -102,6 +197,9 @@ impl Default for Teller {
             egress: Coalescer::new(EGRESS_PER_SECOND),
             closed: Coalescer::new(CLOSED_PER_SECOND),
             names: Coalescer::new(NAMES_PER_SECOND),
+            files: Coalescer::new(FILES_PER_SECOND),
+            execs: Coalescer::new(EXECS_PER_SECOND),
+            exits: Coalescer::new(EXITS_PER_SECOND),
             told_lost_at: 0,
         }
     }
@@ -109,44 +207,58 @@ impl Default for Teller {
 
 impl Teller {
     /// The event, when it may be told now.
-    pub(super) fn offer(&mut self, what: Retold, now_ms: u64) -> Option<EventKind> {
+    pub(super) fn offer(&mut self, what: Retold, now_ms: u64) -> Option<Told> {
         let mut count = 1;
-        let (subject, kind, verdict) = match what {
-            Retold::Allowed { subject, rule } => (
+        let (subject, folder, kind, verdict) = match what {
+            Retold::Allowed {
                 subject,
+                folder,
+                rule,
+            } => (
+                subject,
+                folder,
                 Kind::Allowed(rule.clone()),
                 ConnectVerdict::Allowed { rule },
             ),
             Retold::Held {
                 subject,
+                folder,
                 block,
                 hold,
             } => (
                 subject,
+                folder,
                 Kind::Held(block.clone()),
                 ConnectVerdict::Held { block, hold },
             ),
             Retold::Refused {
                 subject,
+                folder,
                 by,
                 why,
                 count: as_many,
             } => {
                 count = as_many;
-                let tag = match by {
-                    Decider::Operator => "operator",
-                    Decider::Unattended => "unattended",
-                    Decider::Floor => "floor",
-                    Decider::Limit => "limit",
+                // Of files the reason names the path, which is not what makes two of them one.
+                let said = if folder.is_some() {
+                    String::new()
+                } else {
+                    why.clone()
                 };
                 (
                     subject,
-                    Kind::Refused(tag, why.clone()),
+                    folder,
+                    Kind::Refused(tag_of(by), said),
                     ConnectVerdict::Refused { by, why },
                 )
             }
-            Retold::Unreachable { subject, why } => (
+            Retold::Unreachable {
                 subject,
+                folder,
+                why,
+            } => (
+                subject,
+                folder,
                 Kind::Unreachable(why.clone()),
                 ConnectVerdict::Unreachable { why },
             ),
@@ -162,24 +274,62 @@ impl Teller {
                     received,
                     millis,
                 };
-                return self
-                    .closed
-                    .offer((subject, cut), bytes, now_ms)
-                    .map(closed_event);
+                let closed = self.closed.offer((subject, cut), bytes, now_ms);
+                return closed.map(closed_event);
             }
             Retold::LookedUp { name } => {
                 return self.names.offer(name, (), now_ms).map(name_event);
             }
+            Retold::Executed {
+                program,
+                cwd,
+                parent,
+                process,
+            } => {
+                let exec = Exec {
+                    cwd,
+                    parent,
+                    process,
+                    count,
+                };
+                return self.execs.offer(program, exec, now_ms).map(exec_event);
+            }
+            Retold::Exited {
+                program,
+                pid,
+                code,
+                signal,
+                millis,
+            } => {
+                let ended = Ended { pid, millis, count };
+                let ending = (program, code, signal);
+                return self.exits.offer(ending, ended, now_ms).map(exit_event);
+            }
         };
         let egress = Egress { verdict, count };
-        self.egress
-            .offer((subject, kind), egress, now_ms)
-            .map(egress_event)
+        let Some(path) = folder else {
+            let told = self.egress.offer((subject, kind), egress, now_ms);
+            return told.map(egress_event);
+        };
+        let folder = match &subject {
+            Subject::File { access, .. } => Subject::File {
+                access: *access,
+                path,
+            },
+            other => other.clone(),
+        };
+        let files = Files {
+            subject,
+            folder: folder.clone(),
+            egress,
+        };
+        let told = self.files.offer((folder, kind), files, now_ms);
+        told.map(file_event)
     }
 
     /// Events that may be told now.
-    pub(super) fn take_due(&mut self, now_ms: u64) -> Vec<EventKind> {
-        let mut due: Vec<EventKind> = self
+    pub(super) fn take_due(&mut self, now_ms: u64) -> Vec<Told> {
+        let mut due: Vec<Told> = self
             .names
             .take_due(now_ms)
             .into_iter()
@@ -187,6 +337,9 @@ impl Teller {
             .collect();
         due.extend(self.egress.take_due(now_ms).into_iter().map(egress_event));
         due.extend(self.closed.take_due(now_ms).into_iter().map(closed_event));
+        due.extend(self.files.take_due(now_ms).into_iter().map(file_event));
+        due.extend(self.execs.take_due(now_ms).into_iter().map(exec_event));
+        due.extend(self.exits.take_due(now_ms).into_iter().map(exit_event));
         if now_ms >= self.told_lost_at + LOST_EVERY_MS {
             let lost = self.take_lost();
             if !lost.is_empty() {
@@ -198,8 +351,8 @@ impl Teller {
     }
 
     /// Everything that waits, at the end of a run.
-    pub(super) fn take_all(&mut self, now_ms: u64) -> Vec<EventKind> {
-        let mut all: Vec<EventKind> = self
+    pub(super) fn take_all(&mut self, now_ms: u64) -> Vec<Told> {
+        let mut all: Vec<Told> = self
             .names
             .take_all(now_ms)
             .into_iter()
@@ -207,15 +360,23 @@ impl Teller {
             .collect();
         all.extend(self.egress.take_all(now_ms).into_iter().map(egress_event));
         all.extend(self.closed.take_all(now_ms).into_iter().map(closed_event));
+        all.extend(self.files.take_all(now_ms).into_iter().map(file_event));
+        all.extend(self.execs.take_all(now_ms).into_iter().map(exec_event));
+        all.extend(self.exits.take_all(now_ms).into_iter().map(exit_event));
         all.extend(self.take_lost());
         all
     }
 
     pub(super) fn has_pending(&self) -> bool {
-        self.egress.has_pending() || self.closed.has_pending() || self.names.has_pending()
+        self.egress.has_pending()
+            || self.closed.has_pending()
+            || self.names.has_pending()
+            || self.files.has_pending()
+            || self.execs.has_pending()
+            || self.exits.has_pending()
     }
 
-    fn take_lost(&mut self) -> Vec<EventKind> {
+    fn take_lost(&mut self) -> Vec<Told> {
         let lost = [
             (
                 self.egress.take_lost(),
@@ -226,38 +387,91 @@ impl Teller {
                 "connections to other destinations ended",
             ),
             (self.names.take_lost(), "names were looked up"),
+            (
+                self.files.take_lost(),
+                "actions on files in other folders were judged",
+            ),
+            (self.execs.take_lost(), "programs were executed"),
+            (self.exits.take_lost(), "programs ended"),
         ];
         let told = lost.into_iter().filter(|(count, _)| *count > 0);
-        told.map(|(count, what)| EventKind::Warning {
-            message: format!("{count} more {what} than the feed lists: this run floods it"),
+        told.map(|(count, what)| {
+            Told::of(EventKind::Warning {
+                message: format!("{count} more {what} than the feed lists: this run floods it"),
+            })
         })
         .collect()
     }
 }
 
-fn egress_event(((subject, _), egress): ((Subject, Kind), Egress)) -> EventKind {
-    EventKind::Egress {
-        subject,
-        verdict: egress.verdict,
-        count: egress.count,
+fn tag_of(by: Decider) -> &'static str {
+    match by {
+        Decider::Operator => "operator",
+        Decider::Unattended => "unattended",
+        Decider::Floor => "floor",
+        Decider::Limit => "limit",
     }
 }
 
-fn closed_event(((subject, cut), bytes): ((Subject, bool), Bytes)) -> EventKind {
+fn file_event((_, files): ((Subject, Kind), Files)) -> Told {
+    Told::of(EventKind::File {
+        subject: files.subject,
+        verdict: files.egress.verdict,
+        count: files.egress.count,
+    })
+}
+
+fn exec_event((program, exec): (PathText, Exec)) -> Told {
+    Told {
+        kind: EventKind::Exec {
+            program,
+            cwd: exec.cwd,
+            parent: exec.parent,
+            count: exec.count,
+        },
+        process: Some(exec.process),
+    }
+}
+
+fn exit_event(((program, code, signal), ended): (Ending, Ended)) -> Told {
+    Told {
+        kind: EventKind::Exit {
+            program,
+            code,
+            signal,
+            millis: ended.millis,
+            count: ended.count,
+        },
+        process: Some(ProcessRef {
+            pid: ended.pid,
+            argv: Vec::new(),
+        }),
+    }
+}
+
+fn egress_event(((subject, _), egress): ((Subject, Kind), Egress)) -> Told {
+    Told::of(EventKind::Egress {
+        subject,
+        verdict: egress.verdict,
+        count: egress.count,
+    })
+}
+
+fn closed_event(((subject, cut), bytes): ((Subject, bool), Bytes)) -> Told {
     let Bytes {
         sent,
         received,
         millis,
     } = bytes;
-    EventKind::ConnectionClosed {
+    Told::of(EventKind::ConnectionClosed {
         subject,
         sent,
         received,
         millis,
         cut,
-    }
+    })
 }
 
-fn name_event((name, ()): (String, ())) -> EventKind {
-    EventKind::NameLookedUp { name }
+fn name_event((name, ()): (String, ())) -> Told {
+    Told::of(EventKind::NameLookedUp { name })
 }

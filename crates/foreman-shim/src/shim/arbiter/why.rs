@@ -73,9 +73,9 @@ fn of_block(block: &Block) -> Item {
         BlockState::Amended { .. } => (Status::Allowed, block.why.clone(), ""),
         BlockState::Denied { by, reason } => {
             let why = match (by, reason.as_str()) {
-                (Decider::Operator, "") => format!("The operator denied {}", block.subject),
+                (Decider::Operator, "") => format!("The operator denied {}", block.denied()),
                 (Decider::Operator, reason) => {
-                    format!("The operator denied {}: {reason}", block.subject)
+                    format!("The operator denied {}: {reason}", block.denied())
                 }
                 (Decider::Unattended, _) => unattended(&block.why),
                 (Decider::Floor | Decider::Limit, _) => block.why.clone(),
@@ -84,7 +84,7 @@ fn of_block(block: &Block) -> Item {
         }
     };
     Item {
-        subject: block.subject.to_string(),
+        subject: block.what(),
         state: status,
         why,
         hint: status.hint(&block.subject, reason),

@@ -35,6 +35,7 @@ impl BlockTable {
             entry.open_since = None;
             for hold in std::mem::take(&mut entry.waiting) {
                 self.holds.remove(&hold);
+                entry.files.let_go(hold);
                 refused.push(hold);
             }
             entry.block.state = BlockState::Expired;
@@ -45,9 +46,9 @@ impl BlockTable {
         (refused, next)
     }
 
-    /// Counts an action whose subject nobody answered about in time; false when that is not so.
-    pub(in crate::shim) fn count_expired(&mut self, subject: &Subject, at: At) -> bool {
-        let Some(index) = self.newest.get(subject).copied() else {
+    /// Counts an action whose subject nobody answered about in time, by its key; false when that is not so.
+    pub(in crate::shim) fn count_expired(&mut self, key: &Subject, at: At) -> bool {
+        let Some(index) = self.newest.get(key).copied() else {
             return false;
         };
         let Some(entry) = self.entries.get_mut(index) else {

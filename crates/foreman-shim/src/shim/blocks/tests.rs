@@ -17,6 +17,7 @@ fn subject(name: &str) -> Subject {
 fn stopped(subject: &Subject) -> Stopped<'_> {
     Stopped {
         subject,
+        file: None,
         why: "no rule",
         address_vetted: true,
         revision: Revision(1),
