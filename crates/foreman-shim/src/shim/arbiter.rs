@@ -7,11 +7,14 @@
 //! gave up; nothing else ends it, and a dropped wait gives up by itself.
 
 mod apply;
+mod bounds;
 mod expiry;
 mod limit;
 mod port;
 mod retell;
 mod why;
+
+pub(super) use bounds::AtBound;
 
 use super::blocks::{BlockTable, Full, Held, Stopped};
 use super::feed::Feed;
@@ -52,6 +55,8 @@ struct Inner {
     revised: Notify,
     /// A block opened, where blocks have a limit.
     opened: Notify,
+    /// Bounds may be others now.
+    bounds_moved: Notify,
     /// Processes that are looked up at one time.
     lookups: Semaphore,
 }
@@ -60,6 +65,7 @@ struct State {
     policy: Policy,
     blocks: BlockTable,
     waiters: HashMap<HoldId, Waiter>,
+    bounded: bounds::Bounded,
     connections: HashMap<ConnectionId, Connection>,
     last_connection: u64,
     teller: Teller,
@@ -100,6 +106,7 @@ impl Arbiter {
             policy,
             blocks: BlockTable::new(run.clone()),
             waiters: HashMap::new(),
+            bounded: bounds::Bounded::default(),
             connections: HashMap::new(),
             last_connection: 0,
             teller: Teller::default(),
@@ -119,6 +126,7 @@ impl Arbiter {
             later: Notify::new(),
             revised: Notify::new(),
             opened: Notify::new(),
+            bounds_moved: Notify::new(),
             lookups: Semaphore::new(LOOKUPS),
         }))
     }
@@ -147,7 +155,8 @@ impl Arbiter {
         let mut state = self.0.lock();
         state.phase = Phase::Ended;
         let waiters = std::mem::take(&mut state.waiters);
-        for hold in waiters.keys() {
+        let bounded = state.bounded.take_all();
+        for hold in waiters.keys().chain(&bounded) {
             state.blocks.give_up(*hold, At::now());
         }
         let now = self.0.now_ms();

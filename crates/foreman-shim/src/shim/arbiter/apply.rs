@@ -1,6 +1,6 @@
 //! Puts a policy revision in force.
 
-use super::{Arbiter, Inner, Phase, State, Verdict};
+use super::{Arbiter, AtBound, Inner, Phase, State, Verdict};
 use crate::shim::blocks::Fate;
 use crate::shim::feed::FeedFailure;
 use crate::wire::{Refusal, RpcError};
@@ -86,12 +86,20 @@ impl Inner {
         let state = &mut *guard;
         state.policy = policy;
         self.revised.notify_one();
-        let State { policy, blocks, .. } = state;
+        let State {
+            policy,
+            blocks,
+            bounded,
+            ..
+        } = state;
         let settled = blocks.settle(
             block.map(|block| (block, amendment)),
             &amendment.id,
             (at, policy.revision),
-            |subject, hold| fate(policy, subject, hold, at),
+            |subject, hold| match subject {
+                Subject::Bound { bound } => bounded.fate(policy, *bound),
+                _ => fate(policy, subject, hold, at),
+            },
         );
         // What a decision did not cover goes on under a block of its own.
         self.opened.notify_one();
@@ -99,10 +107,18 @@ impl Inner {
             cut: self.cut_what_is_not_allowed(state, at),
             ..Applied::default()
         };
+        self.bounds_moved.notify_one();
         for hold in settled.released {
+            let policy = &state.policy;
+            let raised = |bound| AtBound::Raised(policy.raised(bound).map_or(0, |rule| rule.limit));
+            if state.bounded.answer(hold, raised) {
+                applied.released += 1;
+                continue;
+            }
             applied.released += u32::from(self.release(state, hold, at));
         }
         for hold in settled.refused {
+            applied.refused += u32::from(state.bounded.answer(hold, |_| AtBound::Denied));
             if let Some(waiter) = state.waiters.remove(&hold) {
                 applied.refused += u32::from(waiter.answer.send(Verdict::Refuse).is_ok());
             }
