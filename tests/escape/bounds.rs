@@ -4,16 +4,20 @@ use crate::Attack;
 use crate::attacks;
 use crate::ground::Ground;
 use anyhow::{Context, Result, ensure};
-use foreman_domain::EventKind;
-use foreman_testkit::{Arena, PATIENCE, repos};
+use foreman_domain::{CancelCause, EventKind, RunState};
+use foreman_testkit::{Arena, PATIENCE, repos, until};
 use std::time::{Duration, Instant};
 
 pub fn attacks() -> Vec<Attack> {
     attacks![
         ["E85"] a_fork_bomb_and_a_thread_bomb_meet_their_bound,
         ["E86"] a_memory_hog_is_stopped_with_its_tree,
+        ["E86"] a_memory_hog_is_paused_and_does_not_get_out_of_it,
+        ["E87"] a_disk_fill_in_every_form_is_paused_while_others_go_on,
         ["E89"] a_flood_of_output_is_bounded_and_neutralised,
+        ["E90"] descriptors_and_timers_used_up_hurt_the_run_alone,
         ["E91"] priority_cannot_be_raised,
+        ["E91"] a_spin_gets_its_share_and_no_more,
         ["E92"] tokens_of_the_operators_environment_stay_outside,
     ]
 }
@@ -66,7 +70,7 @@ fn a_memory_hog_is_stopped_with_its_tree(ground: &Ground<'_>) -> Result<()> {
 }
 
 fn is_stopped(ground: &Ground<'_>, start: impl FnOnce(&Arena<'_>) -> Result<()>) -> Result<()> {
-    let arena = ground.fresh(&["--bounds", "memory=96MiB"])?;
+    let arena = ground.fresh(&["--unattended", "--bounds", "memory=96MiB"])?;
     start(&arena)?;
     let figure = arena
         .run()
@@ -83,6 +87,152 @@ fn is_stopped(ground: &Ground<'_>, start: impl FnOnce(&Arena<'_>) -> Result<()>)
         })?;
     ensure!(figure.contains('B'), "it does not say how much: {figure}");
     arena.run().ended()?;
+    Ok(())
+}
+
+/// What a run has of memory, and when that was measured.
+fn memory_of(arena: &Arena<'_>) -> Result<(String, u64)> {
+    let view = arena.product().ask(&["samples", arena.id()])?;
+    let newest = view["samples"].as_array().and_then(|all| all.last());
+    let newest = newest.with_context(|| format!("nothing was measured: {view}"))?;
+    let at = newest["at"].as_str().unwrap_or_default().to_owned();
+    let bytes = newest["memory_bytes"].as_u64();
+    Ok((at, bytes.with_context(|| format!("no figure: {view}"))?))
+}
+
+/// Waits until a bound's card is open.
+fn paused(arena: &Arena<'_>, bound: &str) -> Result<String> {
+    arena.block(&format!("bound of {bound}"))
+}
+
+fn a_memory_hog_is_paused_and_does_not_get_out_of_it(ground: &Ground<'_>) -> Result<()> {
+    // A paused program stays where it is while others go on. One that had prepared to be woken by the
+    // kernel, on its own behalf, is paused again, and ended when that happens once more.
+    let arena = ground.fresh(&["--bounds", "memory=96MiB"])?;
+    arena.start_attack(&["memory-hog", "600"])?;
+    paused(&arena, "memory")?;
+    let before = memory_of(&arena)?;
+    // The heartbeat of another run goes on meanwhile.
+    let reply = ground.arena.exec(&["true"])?;
+    ensure!(reply.code == 0, "another run does not go on: {reply:?}");
+    let later = until("another look at it", PATIENCE, || {
+        let (at, bytes) = memory_of(&arena)?;
+        Ok((at != before.0).then_some(bytes))
+    })?;
+    ensure!(
+        later == before.1,
+        "a paused run took more: {} and {later}",
+        before.1
+    );
+    let view = arena.product().ask(&["stop", arena.id()])?;
+    ensure!(view["state"] == "cancelled", "{view}");
+
+    let arena = ground.fresh(&["--bounds", "memory=96MiB"])?;
+    arena.start_attack(&["waking-hog", "600"])?;
+    paused(&arena, "memory")?;
+    let alarm = arena.worktree().join("alarm");
+    until("the run that has itself woken is ended", PATIENCE, || {
+        let mut pipe = std::fs::OpenOptions::new().write(true).open(&alarm)?;
+        std::io::Write::write_all(&mut pipe, b"x")?;
+        let ended = arena.run().events().into_iter().find(|event| {
+            let EventKind::State { to } = &event.kind else {
+                return false;
+            };
+            matches!(to, RunState::Stopping { cause: CancelCause::Bound { what, .. }, .. }
+                if what.contains("did not stay paused"))
+        });
+        Ok(ended)
+    })?;
+    arena.run().ended()?;
+    Ok(())
+}
+
+fn a_disk_fill_in_every_form_is_paused_while_others_go_on(ground: &Ground<'_>) -> Result<()> {
+    let forms = [
+        ("one file", "head -c 300M /dev/zero > big; sleep 60"),
+        (
+            "many files",
+            "i=0; while [ $i -lt 300 ]; do head -c 1M /dev/zero > f.$i; i=$((i+1)); done; sleep 60",
+        ),
+        (
+            "files without bytes",
+            "i=0; while [ $i -lt 60000 ]; do : > n.$i; i=$((i+1)); done; sleep 60",
+        ),
+        (
+            "a file that was removed",
+            "exec 3> gone; rm gone; head -c 300M /dev/zero >&3; sleep 60",
+        ),
+        (
+            "a scratch folder",
+            "head -c 300M /dev/zero > /tmp/big; sleep 60",
+        ),
+        (
+            "a folder nobody may look into",
+            "mkdir -m 700 shut; cd shut; head -c 10M /dev/zero > f; cd ..; chmod 0 shut; sleep 60",
+        ),
+    ];
+    for (form, script) in forms {
+        if form.contains("nobody") && matches!(ground.who, foreman_testkit::Who::Root) {
+            // Root looks into it, and ten mebibytes are below the bound.
+            continue;
+        }
+        let arena = ground.fresh(&["--bounds", "disk=40MiB"])?;
+        arena.start(&["sh", "-c", script])?;
+        let block = paused(&arena, "disk").with_context(|| form.to_owned())?;
+        let reply = ground.arena.exec(&["true"])?;
+        ensure!(
+            reply.code == 0,
+            "{form}: another run does not go on: {reply:?}"
+        );
+        let denied = arena.product().deny(&block, "")?;
+        ensure!(denied["refused"].as_u64() == Some(1), "{form}: {denied}");
+        arena.run().ended().with_context(|| form.to_owned())?;
+    }
+    Ok(())
+}
+
+fn descriptors_and_timers_used_up_hurt_the_run_alone(ground: &Ground<'_>) -> Result<()> {
+    let arena = ground.fresh(&["--bounds", "open_files=256,processes=100"])?;
+    let script = "import os, signal, sys\nn = 0\n\
+                  try:\n  while n < 5000: os.dup(0); n += 1\n\
+                  except OSError as error: print('stopped', n, flush=True)\n\
+                  import ctypes\nlibc = ctypes.CDLL(None)\nm = 0\n\
+                  while m < 5000 and libc.inotify_init() >= 0: m += 1\nprint('inotify', m, flush=True)";
+    let reply = arena.exec(&["python3", "-c", script])?;
+    let opened: u32 = reply
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("stopped "))
+        .and_then(|count| count.parse().ok())
+        .with_context(|| format!("{reply:?}"))?;
+    ensure!(opened < 256, "{opened} descriptors were opened");
+    // The supervisor of this very run answers, and so does another run.
+    let view = arena.product().show(arena.id())?;
+    ensure!(view["state"] == "running", "{view}");
+    let reply = ground.arena.exec(&["true"])?;
+    ensure!(reply.code == 0, "another run does not go on: {reply:?}");
+    arena.finish()?;
+    Ok(())
+}
+
+fn a_spin_gets_its_share_and_no_more(ground: &Ground<'_>) -> Result<()> {
+    let arena = ground.fresh(&["--bounds", "cpu=0.2"])?;
+    let script = "import os, time\n\
+                  for _ in range(3):\n  if os.fork() == 0: break\n\
+                  end = time.monotonic() + 4\n\
+                  while time.monotonic() < end: pass\n\
+                  print('spent', time.process_time(), flush=True)";
+    let reply = arena.exec(&["sh", "-c", &format!("python3 -c \"{script}\"; sleep 1")])?;
+    let spent: f64 = reply
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("spent ")?.parse::<f64>().ok())
+        .sum();
+    // Four programs, four seconds, a fifth of a processor together, and what a late look lets through.
+    ensure!(spent < 3.5, "{spent} s of processor time: {reply:?}");
+    let reply = ground.arena.exec(&["true"])?;
+    ensure!(reply.code == 0, "another run does not go on: {reply:?}");
+    arena.finish()?;
     Ok(())
 }
 
@@ -104,7 +254,13 @@ fn a_flood_of_output_is_bounded_and_neutralised(ground: &Ground<'_>) -> Result<(
     let policy = policy.display().to_string();
     let run = product.run(
         &repo,
-        &["--policy", &policy, "--bounds", "output=2MiB"],
+        &[
+            "--unattended",
+            "--policy",
+            &policy,
+            "--bounds",
+            "output=2MiB",
+        ],
         &[&program, "flood", "300000000"],
     )?;
     run.wait_for("the bound on output was reached", |event| {

@@ -409,7 +409,7 @@ fn bounds_that_are_absurd_or_not_enforced(stage: &Stage) -> Result<()> {
         ensure!([2, 3].contains(&ran.code), "{bounds}: {ran:?}");
         ensure!(ran.error()?.1.contains(' '), "{bounds}: {ran:?}");
     }
-    for bounds in ["cpu=2", "disk=10GiB"] {
+    for bounds in ["tokens=2", "network=10GiB"] {
         let message = refused(&product, &repo, &["--bounds", bounds], 3, "not_enforced")?;
         ensure!(message.contains("not enforced"), "{message}");
     }

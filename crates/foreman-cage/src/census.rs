@@ -5,6 +5,7 @@
 //! only descriptors name. Not seen are files in memory that nobody holds at the moment (they are on their
 //! way through a socket), detached segments of System V, and the buffers of pipes and sockets.
 
+use crate::pause::{Standing, Standings};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use std::collections::HashSet;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -68,6 +69,26 @@ fn numbers(dir: &Path) -> impl Iterator<Item = u32> + use<> {
         .filter(|pid| *pid != 1)
 }
 
+/// A process of the host and all that came of it, itself first.
+pub(crate) fn family(process: u32) -> Vec<u32> {
+    let mut found = vec![process];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        next += 1;
+        let threads = std::fs::read_dir(format!("/proc/{parent}/task"));
+        for thread in threads.into_iter().flatten().flatten() {
+            let children = std::fs::read_to_string(thread.path().join("children"));
+            let children = children.unwrap_or_default();
+            found.extend(
+                children
+                    .split_whitespace()
+                    .filter_map(|pid| pid.parse::<u32>().ok()),
+            );
+        }
+    }
+    found
+}
+
 fn resident_pages(statm: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(statm).ok()?;
     text.split_whitespace().nth(1)?.parse().ok()
@@ -122,13 +143,81 @@ fn times_of(stat: &str) -> Option<(u64, u32)> {
     Some((ticks, fields.get(17)?.parse().ok()?))
 }
 
+/// Every thread of every process but process 1.
+pub(crate) fn threads(proc: BorrowedFd<'_>) -> Standings {
+    let dir = place(proc);
+    let mut standings = Standings::new();
+    for pid in numbers(&dir) {
+        let Ok(threads) = std::fs::read_dir(dir.join(format!("{pid}/task"))) else {
+            continue;
+        };
+        for thread in threads.flatten() {
+            let Some(number) = thread
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
+            // One that ends at this very moment does not run any more.
+            let status = std::fs::read_to_string(thread.path().join("status"));
+            if let Some(standing) = status.ok().as_deref().and_then(standing_of) {
+                standings.insert((pid, number), standing);
+            }
+        }
+    }
+    standings
+}
+
+fn standing_of(status: &str) -> Option<Standing> {
+    let (mut state, mut switches) = (None, 0_u64);
+    // The name of a program is escaped by the kernel, so that it is one line.
+    for line in status.lines() {
+        let Some((key, value)) = line.split_once(':') else {
+            continue;
+        };
+        match key {
+            "State" => state = value.trim_start().bytes().next(),
+            "voluntary_ctxt_switches" | "nonvoluntary_ctxt_switches" => {
+                switches = switches.saturating_add(value.trim().parse().ok()?);
+            }
+            _ => {}
+        }
+    }
+    Some(Standing {
+        state: state?,
+        switches,
+    })
+}
+
 /// Bytes of files in memory.
 pub(crate) fn files_in_memory(proc: BorrowedFd<'_>) -> u64 {
     let dir = place(proc);
+    scratch(proc).saturating_add(behind_descriptors(&dir, true).bytes)
+}
+
+/// Bytes that the cage's file systems in memory hold.
+pub(crate) fn scratch(proc: BorrowedFd<'_>) -> u64 {
+    let dir = place(proc);
     let mounted = numbers(&dir).find_map(|pid| on_file_systems(&dir.join(pid.to_string())));
-    mounted
-        .unwrap_or(0)
-        .saturating_add(behind_descriptors(&dir))
+    mounted.unwrap_or(0)
+}
+
+/// What is open in a cage, beside what has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Open {
+    /// Bytes of files of a disk that were removed and are still open.
+    pub removed_bytes: u64,
+    /// Descriptors of the process that has the most.
+    pub most: u32,
+}
+
+pub(crate) fn open(proc: BorrowedFd<'_>) -> Open {
+    let found = behind_descriptors(&place(proc), false);
+    Open {
+        removed_bytes: found.bytes,
+        most: found.most,
+    }
 }
 
 /// What the cage's file systems in memory hold, as one of its processes sees them; all see the same.
@@ -173,30 +262,62 @@ pub(crate) fn unescaped(point: &str) -> String {
 }
 
 /// Files that have no name but a descriptor's, each counted once.
-fn behind_descriptors(dir: &Path) -> u64 {
+#[derive(Debug, Default)]
+struct Nameless {
+    bytes: u64,
+    /// Descriptors of the process that has the most, as far as was looked.
+    most: u32,
+}
+
+/// Looks through descriptors: at files in memory, or at those of a disk that were removed.
+fn behind_descriptors(dir: &Path, in_memory: bool) -> Nameless {
     const BLOCK: u64 = 512;
     let mut seen = HashSet::new();
-    let descriptors = numbers(dir)
-        .filter_map(|pid| std::fs::read_dir(dir.join(format!("{pid}/fd"))).ok())
-        .flat_map(|descriptors| descriptors.flatten());
-    let mut bytes: u64 = 0;
-    for descriptor in descriptors.take(MOST_DESCRIPTORS) {
-        let path = descriptor.path();
-        let is_in_memory = std::fs::read_link(&path)
-            .is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"));
-        if is_in_memory
-            && let Ok(file) = path.metadata()
-            && seen.insert((file.dev(), file.ino()))
-        {
-            bytes = bytes.saturating_add(file.blocks().saturating_mul(BLOCK));
+    let (mut found, mut looked) = (Nameless::default(), 0);
+    for pid in numbers(dir) {
+        let Ok(descriptors) = std::fs::read_dir(dir.join(format!("{pid}/fd"))) else {
+            continue;
+        };
+        let mut own = 0_u32;
+        for descriptor in descriptors.flatten() {
+            own = own.saturating_add(1);
+            looked += 1;
+            if looked > MOST_DESCRIPTORS {
+                break;
+            }
+            let path = descriptor.path();
+            let is_memory = std::fs::read_link(&path)
+                .is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"));
+            if is_memory == in_memory
+                && let Ok(file) = path.metadata()
+                && (in_memory || (file.is_file() && file.nlink() == 0))
+                && seen.insert((file.dev(), file.ino()))
+            {
+                found.bytes = found
+                    .bytes
+                    .saturating_add(file.blocks().saturating_mul(BLOCK));
+            }
         }
+        found.most = found.most.max(own);
     }
-    bytes
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_is_read_whatever_its_program_calls_itself() {
+        let status = "Name:\tState:\\nR\nUmask:\t0022\nState:\tT (stopped)\nPid:\t7\n\
+                      voluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
+        let standing = Standing {
+            state: b'T',
+            switches: 15,
+        };
+        assert_eq!(standing_of(status), Some(standing));
+        assert_eq!(standing_of("Name:\tx\n"), None);
+    }
 
     #[test]
     fn times_are_read_whatever_the_process_calls_itself() {

@@ -37,6 +37,7 @@ struct State {
     spawned: HashMap<u64, Result<(i32, Vec<OwnedFd>), SpawnError>>,
     exits: HashMap<i32, Exit>,
     killed: HashMap<u64, u32>,
+    all_stopped: HashSet<u64>,
     gone: bool,
 }
 
@@ -68,6 +69,20 @@ impl Exchange {
         let id = waiting.id;
         self.ask(&Request::KillAll { id }, &[]).await.ok()?;
         self.until(|state| state.killed.remove(&id)).await
+    }
+
+    /// Limits how many files each process that is forked later may have open.
+    pub fn limit_files(&self, most: u32) -> io::Result<()> {
+        wire::send(self.socket.as_fd(), &Request::LimitFiles { most }, &[])
+    }
+
+    /// Sends SIGSTOP to everything but process 1; `None` when the cage is gone.
+    pub async fn stop_all(&self) -> Option<()> {
+        let waiting = Waiting::new(self);
+        let id = waiting.id;
+        self.ask(&Request::StopAll { id }, &[]).await.ok()?;
+        self.until(|state| state.all_stopped.remove(&id).then_some(()))
+            .await
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -170,6 +185,10 @@ impl Exchange {
                 state.killed.insert(id, count);
             }
             Notice::Killed { .. } => {}
+            Notice::AllStopped { id } if state.waiting.contains(&id) => {
+                state.all_stopped.insert(id);
+            }
+            Notice::AllStopped { .. } => {}
         }
     }
 
@@ -269,6 +288,7 @@ impl Drop for Waiting<'_> {
         let mut state = self.exchange.state();
         state.waiting.remove(&self.id);
         state.killed.remove(&self.id);
+        state.all_stopped.remove(&self.id);
         if let Some(Ok((pid, _))) = state.spawned.remove(&self.id) {
             let _ = self.exchange.signal(pid, libc::SIGKILL);
         }

@@ -8,8 +8,8 @@ use crate::files::watch::{self, Watch};
 use crate::files::{self, FileJudge, Supervisor};
 use crate::wire::{NotRun, Stdio, What};
 use crate::{
-    Child, Exit, Payload, PayloadStdio, ProbeResult, ProcessSample, SpawnError, Spent, census,
-    kernel, probe, wire,
+    Child, Exit, Open, Payload, PayloadStdio, ProbeResult, ProcessSample, SpawnError, Spent,
+    census, kernel, probe, wire,
 };
 use foreman_domain::FileAccess;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -282,6 +282,43 @@ impl Cage {
     #[must_use]
     pub fn files_in_memory(&self) -> u64 {
         census::files_in_memory(self.proc.as_fd())
+    }
+
+    /// Bytes that its scratch directories and shared memory hold.
+    #[must_use]
+    pub fn scratch(&self) -> u64 {
+        census::scratch(self.proc.as_fd())
+    }
+
+    /// What is open in it, beside what has a name.
+    #[must_use]
+    pub fn open(&self) -> Open {
+        census::open(self.proc.as_fd())
+    }
+
+    /// Process ids on the host of process 1 and all that came of it.
+    #[must_use]
+    pub fn on_the_host(&self) -> Vec<u32> {
+        census::family(self.init_pid())
+    }
+
+    /// Limits how many files each program that is started from now on may have open, and everything that
+    /// comes of it. Nobody can raise that again. A program that was started ahead is given up for it.
+    ///
+    /// # Errors
+    /// When the cage is gone.
+    pub async fn limit_open_files(&self, most: u32) -> io::Result<()> {
+        self.dismiss_first().await;
+        self.exchange.limit_files(most)
+    }
+
+    pub(crate) fn proc(&self) -> BorrowedFd<'_> {
+        self.proc.as_fd()
+    }
+
+    pub(crate) async fn stop_all(&self) -> io::Result<()> {
+        let stopped = self.exchange.stop_all().await;
+        stopped.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Sets the size of a program's terminal and tells the program.

@@ -93,6 +93,10 @@ pub(crate) enum Request {
     Signal { pid: i32, signal: i32 },
     /// Kill everything but process 1.
     KillAll { id: u64 },
+    /// Send SIGSTOP to everything but process 1, with one call.
+    StopAll { id: u64 },
+    /// Let no process that is forked from now on have more files open than this.
+    LimitFiles { most: u32 },
 }
 
 /// What is to be started.
@@ -149,6 +153,8 @@ pub(crate) enum Notice {
     Exited { pid: i32, exit: Ended },
     /// Nothing but process 1 is left.
     Killed { id: u64, count: u32 },
+    /// Everything but process 1 has been sent SIGSTOP.
+    AllStopped { id: u64 },
 }
 
 /// How a process ended.

@@ -311,6 +311,9 @@ pub struct AmendArgs {
     /// When the rule ends by itself, from now (`30m`, `2h`); with its scope when absent.
     #[arg(long, value_name = "DURATION", value_parser = parse_expiry)]
     pub expires: Option<u64>,
+    /// For a bound: raise it to this (`6GiB`, `3h`) instead of the figure on the card.
+    #[arg(long, value_name = "LIMIT")]
+    pub limit: Option<String>,
     /// Second confirmation, for wildcards, bare addresses and whole-project scope.
     #[arg(long)]
     pub yes: bool,

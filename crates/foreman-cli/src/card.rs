@@ -128,7 +128,8 @@ fn facts(card: &Card<'_>, sheet: &mut Sheet) {
     files(block, sheet);
     let one = match block.subject {
         Subject::Egress { .. } => "connection",
-        Subject::File { .. } | Subject::Bound { .. } => "action",
+        Subject::File { .. } => "action",
+        Subject::Bound { .. } => "paused run",
     };
     let waiting = match (block.waiting, block.seen) {
         (0, seen) => format!("nothing any more ({} seen)", words::count(seen, "attempt")),

@@ -211,7 +211,7 @@ impl Feed {
                 self.ours(at, Tone::Warn, "the run is being stopped".into());
             }
             // Steps and the end of a run have lines of their own.
-            EventKind::State { .. } | EventKind::Probe { .. } => {}
+            EventKind::State { .. } | EventKind::Probe { .. } | EventKind::Sample { .. } => {}
             EventKind::Progress { message, .. } => {
                 self.ours(at, Tone::Plain, sanitize_line(message));
             }

@@ -330,6 +330,7 @@ impl Panel {
             return Act::Redraw;
         }
         Act::Amend(AmendRequest {
+            limit: None,
             block: view.block.id.to_string(),
             expect: view.expect.clone(),
             scope: Some(candidate.scope),

@@ -1,6 +1,6 @@
 //! Blocks (held or refused subjects), the holds under them, and the decisions that end them.
 
-use crate::{AmendmentId, At, BlockId, FileFacts, HoldId, PathText, Revision};
+use crate::{AmendmentId, At, BlockId, Breach, FileFacts, HoldId, PathText, Revision};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -264,6 +264,9 @@ pub struct Block {
     /// For a block of files, the places behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileFacts>,
+    /// The figures, where a bound was reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breach: Option<Breach>,
 }
 
 impl Block {
@@ -541,6 +544,7 @@ mod tests {
             first_at: At::from_millis(0),
             last_at: At::from_millis(0),
             holders: vec![],
+            breach: None,
             file: Some(facts(1)),
         };
         assert_eq!(

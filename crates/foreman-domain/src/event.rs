@@ -353,7 +353,7 @@ pub enum EventKind {
     },
     /// A bound is near or reached.
     Bound {
-        /// Which: `wall`, `output`, `processes`, `memory`.
+        /// Which: `wall`, `memory`, `processes`, `output`, `disk`, `cpu`, `open_files`.
         bound: String,
         /// The figure now, with its unit, in words.
         figure: String,
@@ -361,6 +361,18 @@ pub enum EventKind {
         limit: String,
         /// True when it was reached and enforced, false when it is near.
         reached: bool,
+    },
+    /// What the run uses: told when it changed by a tenth, and after half a minute. What is absent was not
+    /// measured.
+    Sample {
+        /// Processor time since the sample before, in thousandths of one processor.
+        cpu_millicores: Option<u32>,
+        /// Memory of its processes and of its files in memory.
+        memory_bytes: Option<u64>,
+        /// Processes and threads.
+        processes: Option<u32>,
+        /// What it takes on the disk.
+        disk_bytes: Option<u64>,
     },
     /// Commits were collected from the run.
     Commits {
@@ -406,6 +418,7 @@ impl EventKind {
         "amendment",
         "policy_applied",
         "bound",
+        "sample",
         "commits",
         "gap",
     ];
@@ -433,6 +446,7 @@ impl EventKind {
             Self::Amendment { .. } => "amendment",
             Self::PolicyApplied { .. } => "policy_applied",
             Self::Bound { .. } => "bound",
+            Self::Sample { .. } => "sample",
             Self::Commits { .. } => "commits",
             Self::Gap { .. } => "gap",
         }
@@ -516,6 +530,7 @@ mod tests {
             last_at: At::from_millis(0),
             holders: vec![],
             file: None,
+            breach: None,
         };
         for kind in [
             EventKind::Block {

@@ -37,6 +37,6 @@ pub use run::{
 };
 pub use shell::ShellId;
 pub use step::{StepKind, StepName, StepResult};
-pub use stopping::{BoundName, Breach, Rung, StopBy};
+pub use stopping::{Breach, Rung, StopBy};
 pub use text::{escape_json, sanitize_line, sanitize_text, without_error_numbers};
 pub use time::At;

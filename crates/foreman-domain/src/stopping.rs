@@ -1,30 +1,14 @@
 //! How a run is brought to stop, and which bound it reached: figures, not only words.
 
-use crate::At;
+use crate::{At, BoundKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// What a run may use up.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, specta::Type,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum BoundName {
-    /// Time since its first step; in milliseconds.
-    Wall,
-    /// Memory of its processes and of its files in memory; in bytes.
-    Memory,
-    /// What its steps say; in bytes.
-    Output,
-    /// What it writes; in bytes.
-    Disk,
-}
 
 /// A bound that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct Breach {
     /// Which.
-    pub bound: BoundName,
+    pub bound: BoundKind,
     /// The bound, in its unit.
     pub limit: u64,
     /// What was seen, in the same unit.

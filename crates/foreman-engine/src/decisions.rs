@@ -8,14 +8,14 @@ use crate::api::{AmendRequest, Decided, DenyRequest, RevokeRequest, UndoRequest}
 use crate::blocks::{Card, candidates};
 use crate::details::RunDetails;
 use crate::engine::Engine;
-use crate::failures::{OrFail, already_decided};
+use crate::failures::{OrFail, already_decided, policy as policy_failure};
 use crate::live::LiveRun;
 use crate::tokens;
 use foreman_domain::{
-    AmendmentId, AmendmentState, At, BlockId, BlockState, Code, Decider, EventKind, Failure,
-    HoldId, Revision, RunId, Scope, Surface,
+    AmendmentId, AmendmentState, At, Block, BlockId, BlockState, BoundKind, Code, Decider,
+    EventKind, Failure, HoldId, Revision, RunId, Scope, Surface,
 };
-use foreman_policy::{Rule, Use};
+use foreman_policy::{Rule, Use, figure_in_words, parse_bounds};
 use foreman_shim::client::{Applied, ClientError};
 use foreman_shim::wire::Refusal;
 use foreman_store::{NewDecision, Recorded, RequestKey, Ruled, StoreError};
@@ -433,16 +433,67 @@ fn chosen(
         .hint("Add --yes, or choose a narrower rule."));
     }
     let mut rule = candidate.rule;
-    if let Use::Holds { through, .. } = rule.applies_mut() {
+    if let Some(Use::Holds { through, .. }) = rule.applies_mut() {
         *through = counted;
     }
     let mut words = candidate.words;
+    if let Some(text) = &request.limit {
+        words = set_limit(&card.block, &mut rule, text, candidate.scope)?;
+    }
     if let Some(expires) = request.expires {
         check_expiry(candidate.scope, expires, At::now())?;
-        *rule.expires_mut() = Some(expires);
+        let Some(end) = rule.expires_mut() else {
+            return Err(
+                Failure::new(Code::Usage, "a raised bound has no end of its own")
+                    .hint("Leave the end out: `foreman policy revoke` takes it back at any time."),
+            );
+        };
+        *end = Some(expires);
         words = format!("{words}, and no longer than until {expires}");
     }
     Ok((candidate.scope, words, rule))
+}
+
+/// Puts a figure of the operator's own in place of the one on the card.
+fn set_limit(block: &Block, rule: &mut Rule, text: &str, scope: Scope) -> Result<String, Failure> {
+    let (Rule::Bound(rule), Some(breach)) = (rule, block.breach) else {
+        return Err(Failure::new(
+            Code::Usage,
+            "a limit can be given for a bound only",
+        ));
+    };
+    let bound = rule.bound;
+    let typed = parse_bounds(&format!("{}={text}", bound_key(bound)))
+        .map_err(|error| policy_failure(Code::BadInput, &error))?;
+    let limit = typed.of(bound).unwrap_or_default();
+    let figure = figure_in_words(bound, limit);
+    if limit <= breach.seen || limit <= breach.limit {
+        let used = figure_in_words(bound, breach.seen.max(breach.limit));
+        return Err(Failure::new(
+            Code::BadInput,
+            format!("the bound of {bound} cannot be {figure}: {used} are used already"),
+        )
+        .hint("Give a limit above that, or deny it to stop the run."));
+    }
+    rule.limit = limit;
+    Ok(match scope {
+        Scope::Once | Scope::Run => format!("Raise {bound} to {figure} for this run"),
+        Scope::Order => format!("Raise {bound} to {figure} for every run of this work order"),
+        Scope::Project => format!("Raise {bound} to {figure} for every run in this project"),
+    })
+}
+
+/// As `--bounds` names it.
+fn bound_key(bound: BoundKind) -> &'static str {
+    match bound {
+        BoundKind::Wall => "wall",
+        BoundKind::Cpu => "cpu",
+        BoundKind::Memory => "memory",
+        BoundKind::Processes => "processes",
+        BoundKind::Disk => "disk",
+        BoundKind::Output => "output",
+        BoundKind::OpenFiles => "open_files",
+    }
 }
 
 /// Refuses an end that no rule can have.

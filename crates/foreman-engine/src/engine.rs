@@ -131,7 +131,7 @@ impl Commands for Session {
     }
     async fn run_show(&self, request: RunRef) -> Result<RunView, Failure> {
         let run = self.engine.find_run(&request.run).await?;
-        self.engine.view_of(&run).await
+        self.engine.show_run(&run).await
     }
     async fn run_details(&self, request: RunRef) -> Result<RunDetailsView, Failure> {
         self.engine.run_in_full(&request.run).await

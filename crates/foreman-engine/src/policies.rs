@@ -28,6 +28,9 @@ const DEFAULTS: Bounds = Bounds {
     memory_bytes: None,
     processes: Some(1024),
     output_bytes: Some(256 << 20),
+    cpu_millicores: None,
+    disk_bytes: None,
+    open_files: None,
     // A hold waits for as long as it takes.
     hold_seconds: None,
 };
@@ -101,7 +104,8 @@ impl Engine {
                 let run = self.store.run(&id).await.or_fail()?;
                 let details = RunDetails::of(&run)?;
                 let amendments = self.store.amendments_of_run(&id).await.or_fail()?;
-                (run.policy, details.bounds, amendments, details.repo)
+                let bounds = details.bounds.raised_by(&run.policy);
+                (run.policy, bounds, amendments, details.repo)
             }
             (None, Some(path)) => {
                 let repo = open_repository(path).await?;
@@ -112,12 +116,8 @@ impl Engine {
                     .await
                     .or_fail()?;
                 let policy = with_project_rules(layers.policy, &amendments);
-                (
-                    policy,
-                    layers.bounds.or(DEFAULTS),
-                    amendments,
-                    repo.root().to_owned(),
-                )
+                let bounds = layers.bounds.or(DEFAULTS).raised_by(&policy);
+                (policy, bounds, amendments, repo.root().to_owned())
             }
             (None, None) => {
                 return Err(Failure::new(

@@ -177,6 +177,7 @@ impl Engine {
             behind,
             revision: run.revision,
             repo_name,
+            bounds_kept: None,
         })
     }
 

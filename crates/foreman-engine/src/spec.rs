@@ -77,6 +77,8 @@ pub(crate) fn spec(parts: Parts<'_>) -> RunSpec {
         target: bind.target,
         writable: bind.writable,
     }));
+    // A limit of processes cannot be set higher later: what was raised for this run counts from its start.
+    let bounds = layers.bounds.clone().raised_by(&parts.policy);
     let cage = CageSpec {
         hostname: run.as_str().to_owned(),
         workdir: details.worktree.path.clone(),
@@ -85,7 +87,7 @@ pub(crate) fn spec(parts: Parts<'_>) -> RunSpec {
         hidden: parts.hidden,
         env: parts.env,
         why_program: parts.shim.to_owned(),
-        processes: layers.bounds.processes.unwrap_or(u32::MAX),
+        processes: bounds.processes.unwrap_or(u32::MAX),
         root_maps_to: mapped_user(run),
         accept_weaker: parts.accept_weaker,
     };

@@ -43,7 +43,9 @@ fn bind(block: &Block, revision: Revision, offers: &[Offer], hold: HoldId) -> St
         // "Once" comes and goes with what waits, and is bound by `hold` anyway. Which holds a rule counts for is in `hold`, and how many past events it would also have
         // let through changes all the time: neither makes another candidate.
         let mut rule = offer.rule.clone();
-        *rule.applies_mut() = Use::Always;
+        if let Some(applies) = rule.applies_mut() {
+            *applies = Use::Always;
+        }
         let rule = serde_json::to_string(&rule).unwrap_or_default();
         digest.update(format!(
             "{} {} {rule}\n",
@@ -106,6 +108,7 @@ mod tests {
             last_at: At::from_millis(0),
             holders: vec![],
             file: None,
+            breach: None,
         }
     }
 

@@ -35,9 +35,12 @@ pub use host::{HostError, canonical_host};
 pub use judge::{Explained, Opening, Question, Ruling, Verdict};
 pub use offer::{Ground, Offer, offers};
 pub use path_floor::{file_floor, path_floor, write_floor};
-pub use quantity::{bytes_in_words, duration_in_words, parse_bytes, parse_duration};
+pub use quantity::{
+    bytes_in_words, duration_in_words, figure_in_words, millicores_in_words, parse_bytes,
+    parse_duration,
+};
 pub use render::{append_rule, render_egress, render_path};
 pub use rule::{
-    Access, Bounds, Denial, EgressRule, HostPattern, Layer, Origin, PathRule, Policy, Rule, RuleId,
-    Use,
+    Access, BoundRule, Bounds, Denial, EgressRule, HostPattern, Layer, Origin, PathRule, Policy,
+    Rule, RuleId, Use,
 };

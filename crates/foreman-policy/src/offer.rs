@@ -3,6 +3,7 @@
 //! Every offer opens the block's subject and says in words what else it opens and for how long. What is
 //! on the floor gets no offer. The engine fills in the rule's origin when an offer is taken.
 
+mod bounds;
 mod files;
 
 use crate::address::{AddressClass, classify};
@@ -84,8 +85,7 @@ pub fn offers(
             of_egress(block, &destination, past)
         }
         Subject::File { access, path } => files::offers(block, *access, path, past, look),
-        // Raising a bound is no rule about a place.
-        Subject::Bound { .. } => Vec::new(),
+        Subject::Bound { bound } => bounds::offers(block, *bound),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Durations and sizes as people write them, both ways. What is printed in words can be read again.
 
 use crate::error::{Fault, PolicyError, quoted};
+use foreman_domain::BoundKind;
 
 /// Names of units and how many of the smallest unit each is; the first name of each is its word.
 struct Unit {
@@ -97,6 +98,21 @@ pub(crate) fn bytes(text: &str) -> Result<u64, Fault> {
     })
 }
 
+/// Reads a number of processors, `2`, `0.5`, `1.75`, in thousandths of one.
+pub(crate) fn millicores(text: &str) -> Result<u64, Fault> {
+    let plain = text
+        .trim()
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    Some(text.trim())
+        .filter(|_| plain)
+        .and_then(|number| scaled(number, 1_000))
+        .ok_or_else(|| {
+            Fault::new(format!("{} is not a number of processors", quoted(text)))
+                .hint("Write a number with at most three digits after the point, as 2 or 0.5.")
+        })
+}
+
 /// A sum of "number unit" parts, each unit smaller than the one before it.
 fn quantity(text: &str, units: &[Unit]) -> Option<u64> {
     let mut rest = text.trim();
@@ -183,6 +199,33 @@ pub fn bytes_in_words(bytes: u64) -> String {
     counted(bytes, "byte")
 }
 
+/// Thousandths of a processor in words: "2 processors", "0.5 processors", "1 processor".
+#[must_use]
+pub fn millicores_in_words(millis: u64) -> String {
+    let (whole, rest) = (millis / 1_000, millis % 1_000);
+    if rest == 0 {
+        return counted(whole, "processor");
+    }
+    let fraction = format!("{rest:03}");
+    format!("{whole}.{} processors", fraction.trim_end_matches('0'))
+}
+
+/// A figure of a bound, in the bound's unit, in words.
+#[must_use]
+pub fn figure_in_words(bound: BoundKind, figure: u64) -> String {
+    match bound {
+        BoundKind::Wall => duration_in_words(figure.div_ceil(1_000)),
+        BoundKind::Memory | BoundKind::Output | BoundKind::Disk => bytes_in_words(figure),
+        BoundKind::Cpu => millicores_in_words(figure),
+        BoundKind::Processes => counted_as(figure, "process", "processes"),
+        BoundKind::OpenFiles => counted(figure, "open file"),
+    }
+}
+
+fn counted_as(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// "1 hour", "2 hours".
 pub(crate) fn counted(count: u64, word: &str) -> String {
     if count == 1 {
@@ -251,6 +294,25 @@ mod tests {
             assert!(duration(text).is_err(), "{text}");
         }
         assert!(bytes("4").is_err() && bytes("4 GiBs").is_err() && bytes("20000000TiB").is_err());
+    }
+
+    #[test]
+    fn processors_are_a_number_and_read_back() {
+        for (text, millis, words) in [
+            ("2", 2_000, "2 processors"),
+            ("1", 1_000, "1 processor"),
+            (" 0.5 ", 500, "0.5 processors"),
+            ("1.75", 1_750, "1.75 processors"),
+            ("0.05", 50, "0.05 processors"),
+        ] {
+            assert_eq!(millicores(text), Ok(millis), "{text}");
+            assert_eq!(millicores_in_words(millis), words);
+        }
+        for text in [
+            "", "two", "-1", "1e3", "0.0001", "1.", ".5", "1 core", "NaN",
+        ] {
+            assert!(millicores(text).is_err(), "{text}");
+        }
     }
 
     #[test]

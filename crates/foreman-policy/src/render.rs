@@ -70,6 +70,7 @@ fn render(rule: &Rule) -> Option<String> {
     match rule {
         Rule::Egress(rule) => render_egress(rule),
         Rule::Path(rule) => render_path(rule),
+        Rule::Bound(_) => None,
     }
 }
 
@@ -86,6 +87,7 @@ pub fn append_rule(name: &str, text: &str, rule: &Rule) -> Result<String, Policy
             Rule::Path(path) if path.applies == Use::Always => {
                 "a policy file cannot say a path that is not plain text"
             }
+            Rule::Bound(_) => "a raised bound is no rule of its own there: write it under [bounds]",
             Rule::Path(_) | Rule::Egress(_) => "a decision for once is nothing for a file",
         };
         return Err(Fault::new(message).in_argument(name));

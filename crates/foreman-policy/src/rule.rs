@@ -1,6 +1,6 @@
 //! Rules as data: what the engine sends to a shim and what both judge by.
 
-use foreman_domain::{AmendmentId, At, HoldId, PathText, Protocol, Revision, Subject};
+use foreman_domain::{AmendmentId, At, BoundKind, HoldId, PathText, Protocol, Revision, Subject};
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -246,6 +246,8 @@ pub enum Rule {
     Egress(EgressRule),
     /// Of files.
     Path(PathRule),
+    /// Of a bound.
+    Bound(BoundRule),
 }
 
 impl Rule {
@@ -255,6 +257,7 @@ impl Rule {
         match self {
             Self::Egress(rule) => &rule.origin,
             Self::Path(rule) => &rule.origin,
+            Self::Bound(rule) => &rule.origin,
         }
     }
 
@@ -263,14 +266,16 @@ impl Rule {
         match self {
             Self::Egress(rule) => &mut rule.origin,
             Self::Path(rule) => &mut rule.origin,
+            Self::Bound(rule) => &mut rule.origin,
         }
     }
 
-    /// For which holds it counts.
-    pub fn applies_mut(&mut self) -> &mut Use {
+    /// For which holds it counts; a raised bound is for no hold alone.
+    pub fn applies_mut(&mut self) -> Option<&mut Use> {
         match self {
-            Self::Egress(rule) => &mut rule.applies,
-            Self::Path(rule) => &mut rule.applies,
+            Self::Egress(rule) => Some(&mut rule.applies),
+            Self::Path(rule) => Some(&mut rule.applies),
+            Self::Bound(_) => None,
         }
     }
 
@@ -280,14 +285,16 @@ impl Rule {
         match self {
             Self::Egress(rule) => rule.expires,
             Self::Path(rule) => rule.expires,
+            Self::Bound(_) => None,
         }
     }
 
-    /// When it ends, to be set.
-    pub fn expires_mut(&mut self) -> &mut Option<At> {
+    /// When it ends, to be set; a raised bound has no end of its own.
+    pub fn expires_mut(&mut self) -> Option<&mut Option<At>> {
         match self {
-            Self::Egress(rule) => &mut rule.expires,
-            Self::Path(rule) => &mut rule.expires,
+            Self::Egress(rule) => Some(&mut rule.expires),
+            Self::Path(rule) => Some(&mut rule.expires),
+            Self::Bound(_) => None,
         }
     }
 
@@ -297,6 +304,7 @@ impl Rule {
         match self {
             Self::Egress(rule) => rule.covers(subject),
             Self::Path(rule) => rule.covers(subject),
+            Self::Bound(rule) => *subject == Subject::Bound { bound: rule.bound },
         }
     }
 }
@@ -306,6 +314,7 @@ impl fmt::Display for Rule {
         match self {
             Self::Egress(rule) => rule.fmt(out),
             Self::Path(rule) => rule.fmt(out),
+            Self::Bound(rule) => rule.fmt(out),
         }
     }
 }
@@ -323,12 +332,60 @@ pub struct Bounds {
     pub processes: Option<u32>,
     /// Output of all steps together, in bytes.
     pub output_bytes: Option<u64>,
+    /// Processor time in thousandths of one processor: 2,500 is two and a half.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_millicores: Option<u32>,
+    /// What its worktree and its scratch folders take, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+    /// Files that one process may have open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u32>,
     /// How long a held action waits for an answer, in seconds; for as long as it takes when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_seconds: Option<u64>,
 }
 
 impl Bounds {
+    /// One of them in its own unit: milliseconds, bytes, thousandths of a processor, or how many.
+    #[must_use]
+    pub fn of(&self, bound: BoundKind) -> Option<u64> {
+        match bound {
+            BoundKind::Wall => self.wall_seconds.map(|wall| wall.saturating_mul(1_000)),
+            BoundKind::Memory => self.memory_bytes,
+            BoundKind::Output => self.output_bytes,
+            BoundKind::Disk => self.disk_bytes,
+            BoundKind::Cpu => self.cpu_millicores.map(u64::from),
+            BoundKind::Processes => self.processes.map(u64::from),
+            BoundKind::OpenFiles => self.open_files.map(u64::from),
+        }
+    }
+
+    /// Sets one of them, in the same unit.
+    pub fn set(&mut self, bound: BoundKind, limit: u64) {
+        let few = u32::try_from(limit).unwrap_or(u32::MAX);
+        match bound {
+            BoundKind::Wall => self.wall_seconds = Some(limit.div_ceil(1_000)),
+            BoundKind::Memory => self.memory_bytes = Some(limit),
+            BoundKind::Output => self.output_bytes = Some(limit),
+            BoundKind::Disk => self.disk_bytes = Some(limit),
+            BoundKind::Cpu => self.cpu_millicores = Some(few),
+            BoundKind::Processes => self.processes = Some(few),
+            BoundKind::OpenFiles => self.open_files = Some(few),
+        }
+    }
+
+    /// These bounds, with what rules have raised; no rule sets one that there is not, or lowers one.
+    #[must_use]
+    pub fn raised_by(mut self, policy: &Policy) -> Self {
+        for rule in &policy.bounds {
+            if self.of(rule.bound).is_some_and(|limit| limit < rule.limit) {
+                self.set(rule.bound, rule.limit);
+            }
+        }
+        self
+    }
+
     /// These bounds, and those of the wider layer where these say nothing.
     #[must_use]
     pub fn or(self, wider: Self) -> Self {
@@ -337,6 +394,9 @@ impl Bounds {
             memory_bytes: self.memory_bytes.or(wider.memory_bytes),
             processes: self.processes.or(wider.processes),
             output_bytes: self.output_bytes.or(wider.output_bytes),
+            cpu_millicores: self.cpu_millicores.or(wider.cpu_millicores),
+            disk_bytes: self.disk_bytes.or(wider.disk_bytes),
+            open_files: self.open_files.or(wider.open_files),
             hold_seconds: self.hold_seconds.or(wider.hold_seconds),
         }
     }
@@ -348,7 +408,28 @@ impl Policy {
         match rule {
             Rule::Egress(rule) => self.egress.push(rule),
             Rule::Path(rule) => self.paths.push(rule),
+            Rule::Bound(rule) => self.bounds.push(rule),
         }
+    }
+}
+
+/// Raises a bound of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
+pub struct BoundRule {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Which bound.
+    pub bound: BoundKind,
+    /// The bound from then on, in its own unit: milliseconds, bytes, thousandths of a processor, or how
+    /// many.
+    pub limit: u64,
+}
+
+/// What the rule opens, without where it comes from: `memory 2 GiB`.
+impl fmt::Display for BoundRule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let figure = crate::figure_in_words(self.bound, self.limit);
+        write!(out, "{} {figure}", self.bound)
     }
 }
 
@@ -365,6 +446,18 @@ pub struct Policy {
     pub denials: Vec<Denial>,
     /// What of the host may be seen.
     pub paths: Vec<PathRule>,
+    /// Bounds that were raised.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<BoundRule>,
+}
+
+impl Policy {
+    /// The rule that raises a bound the most.
+    #[must_use]
+    pub fn raised(&self, bound: BoundKind) -> Option<&BoundRule> {
+        let rules = self.bounds.iter().filter(|rule| rule.bound == bound);
+        rules.max_by_key(|rule| rule.limit)
+    }
 }
 
 #[cfg(test)]

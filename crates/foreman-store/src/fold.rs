@@ -66,6 +66,7 @@ pub(crate) fn has_meaning(kind: &EventKind) -> bool {
         | EventKind::Exec { .. }
         | EventKind::Exit { .. }
         | EventKind::Bound { .. }
+        | EventKind::Sample { .. }
         | EventKind::Commits { .. }
         | EventKind::Gap { .. } => false,
     }
@@ -167,6 +168,7 @@ pub(crate) async fn fold(
         | EventKind::Exec { .. }
         | EventKind::Exit { .. }
         | EventKind::Bound { .. }
+        | EventKind::Sample { .. }
         | EventKind::Commits { .. }
         | EventKind::Gap { .. } => Ok(()),
     }

@@ -20,6 +20,9 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
         "forks" => forks(),
         "abstract" => abstract_socket(),
         "file" => file(arguments),
+        "fork-chain" => fork_chain(arguments),
+        "wakers" => wakers(arguments),
+        "alarm" => alarm(arguments),
         other => panic!("no attack {other}"),
     }
     ExitCode::SUCCESS
@@ -320,4 +323,63 @@ fn abstract_socket() {
         "abstract {}",
         connected.map_or_else(|error| error.to_string(), |_| "done".into())
     );
+}
+
+/// A file that every process of an attack adds to.
+fn beat(arguments: &[&str]) -> std::fs::File {
+    std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(arguments[0])
+        .unwrap()
+}
+
+/// A process that forks one and ends, again and again: whoever goes through a list never meets it.
+fn fork_chain(arguments: &[&str]) {
+    let mut beat = beat(arguments);
+    loop {
+        beat.write_all(b"x").unwrap();
+        // SAFETY: this process has one thread.
+        match unsafe { libc::fork() } {
+            0 => {}
+            // Beyond the bound of processes it tries again.
+            -1 => {}
+            _ => std::process::exit(0),
+        }
+    }
+}
+
+/// Four processes that send SIGCONT to all the others for as long as they run.
+fn wakers(arguments: &[&str]) {
+    let mut beat = beat(arguments);
+    for _ in 0..3 {
+        // SAFETY: this process has one thread.
+        if unsafe { libc::fork() } == 0 {
+            break;
+        }
+    }
+    loop {
+        // SAFETY: takes numbers only.
+        unsafe { libc::kill(-1, libc::SIGCONT) };
+        beat.write_all(b"x").unwrap();
+    }
+}
+
+/// A pipe that anybody outside may write to, and that has the kernel send SIGCONT when somebody does.
+fn alarm(arguments: &[&str]) {
+    let mut beat = beat(arguments);
+    let path = CString::new("alarm").unwrap();
+    // SAFETY: the path lives through the calls, the others take numbers.
+    unsafe {
+        assert_eq!(libc::mkfifo(path.as_ptr(), 0o666), 0);
+        let pipe = libc::open(path.as_ptr(), libc::O_RDWR | libc::O_NONBLOCK);
+        assert!(pipe >= 0);
+        assert_eq!(libc::fcntl(pipe, libc::F_SETOWN, libc::getpid()), 0);
+        assert_eq!(libc::fcntl(pipe, 10 /* F_SETSIG */, libc::SIGCONT), 0);
+        let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_ASYNC;
+        assert_eq!(libc::fcntl(pipe, libc::F_SETFL, flags), 0);
+    }
+    loop {
+        beat.write_all(b"x").unwrap();
+    }
 }

@@ -5,6 +5,7 @@ mod asked;
 mod ending;
 mod files;
 mod held;
+mod pausing;
 mod programs;
 mod refusals;
 mod shown;
@@ -93,6 +94,15 @@ cases! {
         the_cage_dies_with_its_launcher,
         a_dropped_spawn_leaves_no_program,
         waiting_can_be_dropped_and_repeated;
+    pausing:
+        a_paused_cage_does_nothing_and_the_same_processes_go_on,
+        nobody_escapes_a_pause_by_forking,
+        processes_that_wake_each_other_are_all_stopped_in_the_end,
+        a_program_that_the_kernel_wakes_on_its_behalf_is_noticed_and_paused_again,
+        what_was_stopped_before_stays_stopped,
+        a_paused_cage_can_be_killed,
+        open_files_are_limited_and_the_limit_cannot_be_raised,
+        removed_files_that_are_open_are_seen;
     refusals:
         a_linked_source_is_refused,
         a_source_that_is_no_file_is_refused,

@@ -21,6 +21,7 @@ use foreman_engine::api::{
 pub async fn amend(args: AmendArgs, engine: &impl Commands, answer: &Answer) -> Done {
     let scope = args.scope.map(Scope::from);
     let mut request = AmendRequest {
+        limit: args.limit.clone(),
         block: args.block.clone(),
         expect: args.expect.clone().unwrap_or_default(),
         scope,

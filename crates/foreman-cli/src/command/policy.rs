@@ -12,7 +12,10 @@ use foreman_domain::{
 use foreman_engine::api::{
     Commands, PolicyQuery, PolicyView, PolicyWhy, RevokeRequest, TrustRequest, TrustView,
 };
-use foreman_policy::{Access, Bounds, EgressRule, HostPattern, Layer, Origin, Use, bytes_in_words};
+use foreman_policy::{
+    Access, Bounds, EgressRule, HostPattern, Layer, Origin, Use, bytes_in_words,
+    millicores_in_words,
+};
 use std::path::Path;
 
 fn query(of: PolicyOf) -> Result<PolicyQuery, Failure> {
@@ -154,6 +157,15 @@ fn bounds(bounds: &Bounds) -> String {
     }
     if let Some(output) = bounds.output_bytes {
         parts.push(format!("output {}", bytes_in_words(output)));
+    }
+    if let Some(millis) = bounds.cpu_millicores {
+        parts.push(millicores_in_words(millis.into()));
+    }
+    if let Some(disk) = bounds.disk_bytes {
+        parts.push(format!("disk {}", bytes_in_words(disk)));
+    }
+    if let Some(files) = bounds.open_files {
+        parts.push(format!("{files} open files of each process"));
     }
     if let Some(seconds) = bounds.hold_seconds {
         let limit = words::duration(seconds.saturating_mul(1000));

@@ -277,6 +277,9 @@ fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
     if let Some(last) = run.last_event_at {
         rows.push(("last event", words::ago(last, At::now())));
     }
+    if let Some(kept) = &run.bounds_kept {
+        rows.push(("bounds", sanitize_line(kept)));
+    }
     if !run.outside_scope.is_empty() {
         let named: Vec<String> = run
             .outside_scope
@@ -345,6 +348,7 @@ mod tests {
                 killed: Some(3),
                 repo_reachable: true,
                 last_event_at: None,
+                bounds_kept: None,
                 subjects_blocked: 2,
                 subjects_allowed: 1,
                 changes: Some(ChangeCounts::default()),

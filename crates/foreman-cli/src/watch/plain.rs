@@ -217,6 +217,7 @@ impl<C: Commands> Lines<'_, C> {
             return Ok(());
         };
         let request = AmendRequest {
+            limit: None,
             block: block.to_owned(),
             expect: view.expect.clone(),
             scope: Some(candidate.scope),

@@ -190,7 +190,7 @@ fn what_is_absurd_or_of_the_wrong_kind_is_a_sentence() {
         ("not_before = \"soon\"", "\"not_before\" is no time"),
         ("allow = [\"nowhere\"]", "line 3, column 9"),
         ("bounds = { wall = \"300d\" }", "too large"),
-        ("bounds = { cpu = 2 }", "not enforced yet"),
+        ("bounds = { cpus = 2 }", "not enforced yet"),
         ("depends_on = [\"../x\"]", "names no order"),
         ("scope = []", "has no patterns"),
         ("id = \"a b\"", "is not an order id"),

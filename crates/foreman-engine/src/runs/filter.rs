@@ -49,6 +49,7 @@ pub(crate) fn severity_of(kind: &EventKind) -> Severity {
         | EventKind::Exec { .. }
         | EventKind::Exit { .. }
         | EventKind::PolicyApplied { .. }
+        | EventKind::Sample { .. }
         | EventKind::Commits { .. } => Severity::Info,
     }
 }
@@ -99,6 +100,7 @@ fn kinds_of(severity: Severity) -> &'static [&'static str] {
             "shell_ended",
             "name_looked_up",
             "policy_applied",
+            "sample",
             "commits",
         ],
     }

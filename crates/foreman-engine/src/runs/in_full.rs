@@ -1,6 +1,6 @@
 //! One run in full: what was asked for, what its walls and steps did, where its things are.
 
-use crate::api::{ProbedWall, RunCreate, RunDetailsView, RunPaths, SiblingRun, StepView};
+use crate::api::{ProbedWall, RunCreate, RunDetailsView, RunPaths, RunView, SiblingRun, StepView};
 use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::{OrFail, internal};
@@ -59,7 +59,7 @@ impl Engine {
                 (None, None) => Vec::new(),
             },
             prompt: prompt.or_else(|| order.as_ref().and_then(|order| order.prompt.clone())),
-            bounds: details.bounds.clone(),
+            bounds: details.bounds.clone().raised_by(&run.policy),
             // What ran, where it was started: the repository's own may stand in for none.
             setup: command(StepKind::Setup)
                 .and_then(|mut argv| argv.pop())
@@ -77,6 +77,7 @@ impl Engine {
                 .flat_map(|asked| &asked.env)
                 .map(|(name, _)| name.clone())
                 .collect(),
+            bounds_kept: seen.bounds_kept,
             walls: seen.walls,
             steps,
             snapshot: match &run.state {
@@ -98,9 +99,18 @@ impl Engine {
         })
     }
 
-    /// What the events say about walls and times.
+    /// One run, as it is now, with who keeps its bounds.
+    pub async fn show_run(&self, run: &RunId) -> Result<RunView, Failure> {
+        let bounds_kept = self.seen_in(run).await?.bounds_kept;
+        Ok(RunView {
+            bounds_kept,
+            ..self.view_of(run).await?
+        })
+    }
+
+    /// What the events say about walls, bounds and times.
     async fn seen_in(&self, run: &RunId) -> Result<Seen, Failure> {
-        let kinds = ["probe", "step_started", "step_ended"].map(str::to_owned);
+        let kinds = ["probe", "progress", "step_started", "step_ended"].map(str::to_owned);
         let page = self
             .store
             .events(run, EventSeq(0), MOST, &kinds)
@@ -158,6 +168,7 @@ impl Engine {
 #[derive(Debug, Default)]
 struct Seen {
     walls: Vec<ProbedWall>,
+    bounds_kept: Option<String>,
     started: HashMap<StepName, At>,
     took: HashMap<StepName, u64>,
 }
@@ -184,6 +195,9 @@ impl Seen {
                     Some(_) => {}
                     None => self.walls.push(probed),
                 }
+            }
+            (EventKind::Progress { stage, message }, _) if stage == "bounds" => {
+                self.bounds_kept = Some(message);
             }
             (EventKind::StepStarted { .. }, Some(step)) => {
                 self.started.insert(step, event.at);

@@ -75,7 +75,7 @@ impl Engine {
         let details = RunDetails::of(&run)?;
         let nothing = Samples {
             samples: Vec::new(),
-            bounds: details.bounds,
+            bounds: details.bounds.raised_by(&run.policy),
             wall_left_ms: None,
         };
         let Some(live) = self.live.get(&id).filter(|_| run.state.is_live()) else {

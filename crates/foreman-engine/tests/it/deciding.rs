@@ -12,6 +12,7 @@ use foreman_engine::api::{
 
 fn amend(block: &BlockView, scope: Option<Scope>) -> AmendRequest {
     AmendRequest {
+        limit: None,
         block: block.block.id.to_string(),
         expect: block.expect.clone(),
         scope,
@@ -59,6 +60,7 @@ async fn who_comes_late_is_told_where_it_was_decided() {
     let host = scene.host().await;
     let (_, block) = held(&scene, &host).await;
     let request = AmendRequest {
+        limit: None,
         surface: Some(Surface::CommandLine),
         ..amend(&block, None)
     };
@@ -413,6 +415,7 @@ async fn a_choice_that_is_not_on_the_card_is_refused_by_what_is_wrong_with_it() 
         (None, Some(99), "has no rule 99"),
     ] {
         let request = AmendRequest {
+            limit: None,
             rule,
             ..amend(&block, scope)
         };

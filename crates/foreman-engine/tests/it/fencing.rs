@@ -75,6 +75,7 @@ async fn an_engine_that_was_overtaken_while_it_slept_writes_nothing_and_steps_do
     );
     let decided = second
         .block_amend(AmendRequest {
+            limit: None,
             block: block.block.id.to_string(),
             expect: block.expect,
             scope: None,

@@ -53,6 +53,7 @@ async fn a_block_can_be_amended_after_the_engine_was_killed() {
     other.kill();
     let decided = host
         .block_amend(AmendRequest {
+            limit: None,
             block: block.block.id.to_string(),
             expect: block.expect,
             scope: None,
@@ -90,6 +91,7 @@ async fn a_new_engine_decides_at_once_about_a_run_that_outlived_the_last() {
     let next = scene.host().await;
     let decided = next
         .block_amend(AmendRequest {
+            limit: None,
             block: block.block.id.to_string(),
             expect: block.expect,
             scope: None,

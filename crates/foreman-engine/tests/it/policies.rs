@@ -166,6 +166,7 @@ async fn a_project_decision_can_be_written_into_the_repository_and_only_such_a_o
     let block = open_block(&host, &run).await;
     let decided = host
         .block_amend(AmendRequest {
+            limit: None,
             block: block.block.id.to_string(),
             expect: block.expect,
             scope: Some(Scope::Project),

@@ -425,6 +425,7 @@ async fn a_decision_for_an_order_counts_in_its_next_run() {
     let first = first.last_run.unwrap().id;
     let block = open_block(&host, &first).await;
     host.block_amend(AmendRequest {
+        limit: None,
         block: block.block.id.to_string(),
         expect: block.expect,
         scope: Some(Scope::Order),

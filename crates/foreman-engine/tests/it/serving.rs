@@ -88,6 +88,7 @@ async fn a_drain_begins_nothing_new_and_waits_for_what_runs() {
         assert!(refused.message.contains("about to end"), "{refused}");
         // What runs is still followed, and what it waits for can be decided.
         let request = foreman_engine::api::AmendRequest {
+            limit: None,
             block: block.block.id.to_string(),
             expect: block.expect,
             scope: None,

@@ -3,17 +3,25 @@
 use super::section::{Section, unknown_key};
 use crate::Bounds;
 use crate::error::{Fault, PolicyError, quoted};
-use crate::quantity::{bytes, bytes_in_words, duration, duration_in_words};
+use crate::quantity::{
+    bytes, bytes_in_words, duration, duration_in_words, millicores, millicores_in_words,
+};
 use toml_edit::{Item, Value};
 
-const KEYS: &[&str] = &["wall", "memory", "processes", "output", "hold"];
-/// Bounds that a reader of the documentation may expect and that nothing enforces so far.
-const NOT_YET: &[&str] = &[
+const KEYS: &[&str] = &[
+    "wall",
+    "memory",
+    "processes",
+    "output",
     "cpu",
-    "cpus",
-    "cpu_time",
     "disk",
     "open_files",
+    "hold",
+];
+/// Bounds that a reader of the documentation may expect and that nothing enforces so far.
+const NOT_YET: &[&str] = &[
+    "cpus",
+    "cpu_time",
     "files",
     "file_size",
     "inodes",
@@ -29,6 +37,10 @@ const WALL: (u64, u64) = (1, 30 * 86_400);
 const MEMORY: (u64, u64) = (16 << 20, 64 << 40);
 const PROCESSES: (u64, u64) = (8, 1 << 20);
 const OUTPUT: (u64, u64) = (4 << 10, 1 << 40);
+/// In thousandths of a processor.
+const CPU: (u64, u64) = (50, 4_096_000);
+const DISK: (u64, u64) = (1 << 20, 64 << 40);
+const OPEN_FILES: (u64, u64) = (32, 1 << 20);
 const HOLD: (u64, u64) = (1, 30 * 86_400);
 
 /// Reads `--bounds`: `wall=2h,memory=4GiB,processes=512,output=256MiB`, each part once.
@@ -65,6 +77,7 @@ pub(super) fn read(section: &Section<'_>) -> Result<Bounds, PolicyError> {
         known(key).map_err(|fault| section.at_key(key, fault))?;
         let value = match section.get(key) {
             Some(Item::Value(Value::Integer(number))) => number.value().to_string(),
+            Some(Item::Value(Value::Float(number))) if key == "cpu" => number.value().to_string(),
             Some(Item::Value(Value::String(text))) => text.value().clone(),
             _ => {
                 return Err(section.at_value(
@@ -105,20 +118,36 @@ fn set(bounds: &mut Bounds, key: &str, value: &str) -> Result<(), Fault> {
         "output" => {
             bounds.output_bytes = Some(within(key, bytes(value)?, OUTPUT, bytes_in_words)?);
         }
+        "disk" => {
+            bounds.disk_bytes = Some(within(key, bytes(value)?, DISK, bytes_in_words)?);
+        }
+        "cpu" => {
+            let millis = within(key, millicores(value)?, CPU, millicores_in_words)?;
+            bounds.cpu_millicores = u32::try_from(millis).ok();
+        }
+        "open_files" => {
+            let count = count(value, "open files", "1024")?;
+            let count = within(key, count, OPEN_FILES, |count| count.to_string())?;
+            bounds.open_files = u32::try_from(count).ok();
+        }
         "hold" => {
             let seconds = within(key, duration(value)?, HOLD, duration_in_words)?;
             bounds.hold_seconds = Some(seconds);
         }
         _ => {
-            let count = value.parse::<u64>().map_err(|_| {
-                Fault::new(format!("{} is not a number of processes", quoted(value)))
-                    .hint("Write a whole number, as 512.")
-            })?;
+            let count = count(value, "processes", "512")?;
             let count = within(key, count, PROCESSES, |count| count.to_string())?;
             bounds.processes = u32::try_from(count).ok();
         }
     }
     Ok(())
+}
+
+fn count(value: &str, of: &str, example: &str) -> Result<u64, Fault> {
+    value.parse::<u64>().map_err(|_| {
+        Fault::new(format!("{} is not a number of {of}", quoted(value)))
+            .hint(format!("Write a whole number, as {example}."))
+    })
 }
 
 fn within(

@@ -70,7 +70,7 @@ fn the_file_of_the_design_reads() {
             memory_bytes: Some(4 << 30),
             processes: Some(512),
             output_bytes: Some(256 << 20),
-            hold_seconds: None,
+            ..Bounds::default()
         }
     );
     assert_eq!(file.warnings, Vec::<String>::new());
@@ -237,18 +237,43 @@ fn what_is_not_enforced_yet_is_refused_never_ignored() {
         error.message,
         "rules for sockets are not enforced yet, so they are refused"
     );
-    for key in ["cpu = 2.0", "disk = \"10GiB\"", "open_files = 64"] {
-        let error = refused(&format!("[bounds]\n{key}\n"));
-        assert!(error.message.contains("not enforced yet"), "{error}");
-        assert_eq!(error.code(), foreman_domain::Code::NotEnforced);
-        assert_eq!(error.line, 2);
-    }
+    let error = refused("[bounds]\ncpus = 2\n");
+    assert!(error.message.contains("not enforced yet"), "{error}");
+    assert_eq!(error.code(), foreman_domain::Code::NotEnforced);
+    assert_eq!(error.line, 2);
     assert!(
-        parse_bounds("cpu=2")
+        parse_bounds("inodes=2")
             .unwrap_err()
             .message
             .contains("not enforced yet")
     );
+}
+
+#[test]
+fn processors_disk_and_open_files_are_bounds() {
+    let bounds = Bounds {
+        cpu_millicores: Some(2_500),
+        disk_bytes: Some(10 << 30),
+        open_files: Some(1024),
+        ..Bounds::default()
+    };
+    let file = parse("[bounds]\ncpu = 2.5\ndisk = \"10GiB\"\nopen_files = 1024\n").unwrap();
+    assert_eq!(file.bounds, bounds);
+    assert_eq!(
+        parse_bounds("cpu=2.5,disk=10GiB,open_files=1024"),
+        Ok(bounds)
+    );
+    let whole = parse("[bounds]\ncpu = 2\n").unwrap();
+    assert_eq!(whole.bounds.cpu_millicores, Some(2_000));
+    for wrong in [
+        "cpu = 0.01",
+        "cpu = \"many\"",
+        "disk = 10",
+        "disk = 1.5",
+        "open_files = 3",
+    ] {
+        refused(&format!("[bounds]\n{wrong}\n"));
+    }
 }
 
 #[test]

@@ -23,6 +23,7 @@ fn block(subject: Subject, waiting: u32) -> Block {
         last_at: At::from_millis(0),
         holders: Vec::new(),
         file: None,
+        breach: None,
     }
 }
 

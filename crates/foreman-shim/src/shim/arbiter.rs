@@ -7,6 +7,7 @@
 //! gave up; nothing else ends it, and a dropped wait gives up by itself.
 
 mod apply;
+mod bounds;
 mod expiry;
 mod files;
 mod limit;
@@ -16,6 +17,7 @@ mod programs;
 mod retell;
 mod why;
 
+pub(super) use bounds::AtBound;
 pub(super) use files::FileFloor;
 
 use super::blocks::{BlockTable, FileHold, Full, Held, Stopped, key_of};
@@ -60,6 +62,8 @@ struct Inner {
     revised: Notify,
     /// A block opened, where blocks have a limit.
     opened: Notify,
+    /// Bounds may be others now.
+    bounds_moved: Notify,
     /// Processes that are looked up at one time.
     lookups: Semaphore,
     /// Where no rule reaches, and the way to show places in the cage; set once there is a cage.
@@ -70,6 +74,7 @@ struct State {
     policy: Policy,
     blocks: BlockTable,
     waiters: HashMap<HoldId, Waiter>,
+    bounded: bounds::Bounded,
     connections: HashMap<ConnectionId, Connection>,
     last_connection: u64,
     teller: Teller,
@@ -134,6 +139,7 @@ impl Arbiter {
             policy,
             blocks: BlockTable::new(run.clone()),
             waiters: HashMap::new(),
+            bounded: bounds::Bounded::default(),
             connections: HashMap::new(),
             last_connection: 0,
             teller: Teller::default(),
@@ -155,6 +161,7 @@ impl Arbiter {
             later: Notify::new(),
             revised: Notify::new(),
             opened: Notify::new(),
+            bounds_moved: Notify::new(),
             lookups: Semaphore::new(LOOKUPS),
             files: OnceLock::new(),
         }))
@@ -184,7 +191,8 @@ impl Arbiter {
         let mut state = self.0.lock();
         state.phase = Phase::Ended;
         let waiters = std::mem::take(&mut state.waiters);
-        for hold in waiters.keys() {
+        let bounded = state.bounded.take_all();
+        for hold in waiters.keys().chain(&bounded) {
             state.blocks.give_up(*hold, At::now());
         }
         let now = self.0.now_ms();

@@ -23,8 +23,8 @@ pub(super) use files::FileHold;
 use super::coalesce::Bucket;
 use files::Files;
 use foreman_domain::{
-    Amendment, AmendmentId, AmendmentState, At, Block, BlockId, BlockState, Decider, Decision,
-    HoldId, Holder, Revision, RunId, Subject,
+    Amendment, AmendmentId, AmendmentState, At, Block, BlockId, BlockState, Breach, Decider,
+    Decision, HoldId, Holder, Revision, RunId, Subject,
 };
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -272,6 +272,18 @@ impl BlockTable {
         }
     }
 
+    /// The figures of a bound's block, and what is said of them: they are those of the newest hold.
+    pub(super) fn note_breach(&mut self, block: &BlockId, breach: Breach, why: &str) {
+        let Some(index) = self.index_of(block) else {
+            return;
+        };
+        if let Some(entry) = self.entries.get_mut(index) {
+            entry.block.breach = Some(breach);
+            entry.block.why = why.to_owned();
+            self.mark(index, true);
+        }
+    }
+
     /// Judges every waiting hold, and every block that can still be decided, anew.
     ///
     /// `named` is the block that the decision answered. A hold that the decision does not cover goes
@@ -417,6 +429,7 @@ impl BlockTable {
             last_at: stopped.at,
             holders: Vec::new(),
             file: None,
+            breach: None,
         };
         self.newest.insert(stopped.key(), index);
         self.entries.push(Entry {

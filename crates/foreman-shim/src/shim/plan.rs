@@ -7,14 +7,12 @@
 mod lifecycle;
 mod meter;
 mod pump;
-mod ticks;
-mod watchdog;
 
 pub(super) use lifecycle::Lifecycle;
 pub(super) use meter::Meter;
 pub(super) use pump::{obey, open_terminal};
-pub(super) use watchdog::watch_bounds;
 
+use super::bounds::Keeper;
 use super::feed::Feed;
 use super::figures;
 use super::server::TerminalPort;
@@ -26,8 +24,9 @@ use foreman_domain::{CancelCause, EventKind, StepKind, StepName, StepResult};
 use pump::{FileOutcome, Pumps};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Longest wait for a program to start.
@@ -44,8 +43,9 @@ pub(super) struct Plan {
     pub(super) terminal: TerminalPort,
     pub(super) shells: Shells,
     pub(super) meter: Arc<Meter>,
+    pub(super) keeper: Keeper,
     /// Whether the step that runs now is one of ours, which save the run's work.
-    pub(super) collecting: AtomicBool,
+    pub(super) collects: watch::Sender<bool>,
     /// Processes that a bound killed.
     pub(super) killed_by_bound: AtomicU32,
 }
@@ -132,8 +132,7 @@ impl Plan {
 
     async fn run(&self, step: &StepSpec, pumps: &mut Pumps, plan: &mut PlanResult) -> StepResult {
         self.lifecycle.running(&step.name);
-        self.collecting
-            .store(!is_stoppable(step.kind), Ordering::Relaxed);
+        self.collects.send_replace(!is_stoppable(step.kind));
         let started = EventKind::StepStarted {
             what: step.kind,
             argv: match step.kind {
@@ -156,6 +155,11 @@ impl Plan {
                 StepResult::NotStarted { why }
             }
         };
+        if matches!(result, StepResult::Signalled { signal } if i32::from(signal) == libc::SIGKILL)
+            && let Some(message) = self.keeper.ran_out_of_memory()
+        {
+            self.feed.tell(EventKind::Warning { message });
+        }
         let millis = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
         let ended = EventKind::StepEnded {
             result: result.clone(),
@@ -169,7 +173,28 @@ impl Plan {
         result
     }
 
+    /// Whether what runs now saves the run's work.
+    pub(super) fn is_collecting(&self) -> bool {
+        *self.collects.borrow()
+    }
+
+    /// Waits until the run's work is being saved.
+    pub(super) async fn collecting(&self) {
+        let mut collects = self.collects.subscribe();
+        if collects.wait_for(|collects| *collects).await.is_err() {
+            // The sender lives in `self`, so this cannot be.
+            std::future::pending::<()>().await;
+        }
+    }
+
     async fn start(&self, step: &StepSpec) -> Result<Child, NotStarted> {
+        if is_stoppable(step.kind) {
+            // Nothing begins in a run that waits at a bound; one that is stopped there need not wait.
+            tokio::select! {
+                () = self.keeper.brake.is_free() => {}
+                _ = self.stop.asked() => {}
+            }
+        }
         match timeout(START, self.cage.spawn(payload_of(step))).await {
             Ok(Ok(child)) => Ok(child),
             Ok(Err(error)) => {
@@ -216,7 +241,7 @@ impl Plan {
                 Err(why) => result = StepResult::Stopped { why },
             }
         }
-        streams.settle().await;
+        streams.settle(&self.meter).await;
         result
     }
 

@@ -5,10 +5,12 @@
 //! all ends the process with an error, and the cage with it.
 
 use super::arbiter::{Arbiter, FileFloor};
+use super::bounds::{self, Keeper, Tier};
+use super::disk::Disk;
 use super::feed::{Feed, FeedThread};
 use super::fence::FenceKeeper;
 use super::gauge::Gauge;
-use super::plan::{Lifecycle, Meter, Plan, PlanResult, payload_of, watch_bounds};
+use super::plan::{Lifecycle, Meter, Plan, PlanResult, payload_of};
 use super::record::{ExitSlot, write_identity};
 use super::server::{self, Desk, TerminalPort};
 use super::shells::Shells;
@@ -26,7 +28,7 @@ use foreman_domain::{At, CancelCause, EventKind, FailReason, without_error_numbe
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -229,7 +231,7 @@ async fn supervise(
         stop: StopSwitch::new(),
         terminal: TerminalPort::default(),
         shells: Shells::new(feed.clone()),
-        gauge: Gauge::new(&spec.cage.workdir),
+        gauge: Gauge::new(Disk::new(&spec.cage.workdir)),
         ended: watch::Sender::new(false),
         end_was_read: watch::Sender::new(false),
         fence: FenceKeeper::open(&spec.files.journal)
@@ -339,6 +341,8 @@ struct Proven {
     gateway: Option<Gateway>,
     gateway_ends: CancellationToken,
     why_server: JoinHandle<io::Result<()>>,
+    /// Who keeps its bounds.
+    tier: Tier,
     /// Whether the run may begin.
     verdict: Result<(), FailReason>,
 }
@@ -382,15 +386,24 @@ async fn prove(
     };
     let why_server = tokio::spawn(why_server::serve(why, desk.arbiter.clone()));
     let failure = gateway.as_ref().and_then(Gateway::failure);
-    let verdict = match prove_gateway(failure, feed) {
-        Ok(()) => prove_walls(spec, &cage, feed, no_network.as_ref()).await,
-        Err(reason) => Err(reason),
-    };
+    // The cage gets its place while the first program, which waits, tries the walls.
+    let run = spec.run.as_str();
+    let (tier, verdict) = tokio::join!(bounds::choose(&cage, run), async {
+        match prove_gateway(failure, feed) {
+            Ok(()) => prove_walls(spec, &cage, feed, no_network.as_ref()).await,
+            Err(reason) => Err(reason),
+        }
+    });
+    feed.tell(EventKind::Progress {
+        stage: "bounds".to_owned(),
+        message: tier.to_string(),
+    });
     Ok(Proven {
         cage: Arc::new(cage),
         gateway,
         gateway_ends,
         why_server,
+        tier,
         verdict,
     })
 }
@@ -401,10 +414,20 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
         gateway,
         gateway_ends,
         why_server,
+        tier,
         verdict,
     } = proven;
+    let keeper = Keeper::of(spec, desk, tier);
+    let tier_of_cage;
+    let verdict = match verdict {
+        Ok(()) => keeper.begin(&cage).await,
+        Err(reason) => Err(reason),
+    };
     let end = match verdict {
-        Err(reason) => End::nothing_ran(spec, reason, 0),
+        Err(reason) => {
+            tier_of_cage = keeper.tier;
+            End::nothing_ran(spec, reason, 0)
+        }
         Ok(()) => {
             // The probes tried some of what an agent may try; that is not to count for it.
             if let Some(gateway) = &gateway {
@@ -412,6 +435,8 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
             }
             hold_files(spec, &cage, desk, &gateway_ends).await;
             desk.arbiter.open();
+            let collects = watch::Sender::new(false);
+            let watcher = Some(Arc::clone(&keeper.said_too_much));
             let plan = Plan {
                 cage: Arc::clone(&cage),
                 feed: desk.feed.clone(),
@@ -419,20 +444,30 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
                 lifecycle,
                 terminal: desk.terminal.clone(),
                 shells: desk.shells.clone(),
-                meter: Arc::new(Meter::new(spec.bounds.output_bytes, desk.stop.clone())),
-                collecting: AtomicBool::default(),
+                meter: Arc::new(Meter::new(
+                    keeper.limits.clone(),
+                    desk.stop.clone(),
+                    watcher.filter(|_| !desk.arbiter.is_unattended()),
+                    collects.subscribe(),
+                )),
+                keeper,
+                collects,
                 killed_by_bound: AtomicU32::default(),
             };
-            desk.gauge.open(&cage, spec.bounds.wall_seconds).await;
+            let Keeper { clock, limits, .. } = &plan.keeper;
+            clock.start_again();
+            desk.gauge.open(&cage, clock, limits).await;
             let result = tokio::select! {
                 result = plan.carry_out(&spec.steps) => result,
-                () = watch_bounds(&plan, &spec.bounds) => PlanResult::default(),
+                () = bounds::keep(&plan) => PlanResult::default(),
                 () = watch_gateway(gateway.as_ref(), desk) => PlanResult::default(),
             };
             if let Some(why) = cage.why_files_are_not_held() {
                 desk.feed.tell(files_are_not_held(why));
             }
-            conclude(result)
+            let end = conclude(result);
+            tier_of_cage = plan.keeper.tier;
+            end
         }
     };
     desk.gauge.close().await;
@@ -443,6 +478,7 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
         // Nobody else holds it by now; if somebody did, its end would still come with this process.
         None => 0,
     };
+    tier_of_cage.end();
     gateway_ends.cancel();
     if let Some(gateway) = gateway
         && timeout(FAREWELL, gateway.join()).await.is_err()

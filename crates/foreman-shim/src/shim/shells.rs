@@ -71,6 +71,8 @@ struct Inner {
     feed: Feed,
     /// The cage, while shells may be opened in it. Held while one is being opened.
     door: tokio::sync::Mutex<Option<Arc<Cage>>>,
+    /// Why none may be opened for now, in words.
+    barred: Mutex<Option<String>>,
     known: Mutex<HashMap<ShellId, Arc<Shell>>>,
     tasks: TaskTracker,
     /// Fires when the cage is empty for good.
@@ -101,6 +103,7 @@ impl Shells {
         Self(Arc::new(Inner {
             feed,
             door: tokio::sync::Mutex::default(),
+            barred: Mutex::default(),
             known: Mutex::default(),
             tasks: TaskTracker::new(),
             over: CancellationToken::new(),
@@ -115,6 +118,13 @@ impl Shells {
     /// From here on none can; one that was being opened has been when this returns.
     pub(super) async fn shut_door(&self) {
         *self.0.door.lock().await = None;
+    }
+
+    /// From here on none can be opened, for this reason, or they can again. One that was being opened has
+    /// been when this returns.
+    pub(super) async fn bar(&self, why: Option<String>) {
+        let _nobody_opens_one = self.0.door.lock().await;
+        *lock(&self.0.barred) = why;
     }
 
     /// Waits until nothing here holds the cage any more, which has been emptied.
@@ -150,6 +160,9 @@ impl Shells {
                 "No setup or agent step of the run runs now, and a shell is opened only beside one",
             ));
         };
+        if let Some(why) = lock(&self.0.barred).clone() {
+            return Err(Refusal::Busy.says(format!("The run is paused: {why}")));
+        }
         self.make_room()?;
         let told = self.0.feed.tell(EventKind::ShellOpened {
             shell: id.clone(),

@@ -2,11 +2,11 @@
 
 use crate::stage::{Stage, output_of, processes_with, says, step, wait_until};
 use foreman_domain::{
-    BoundName, Breach, CancelCause, EventKind, FailReason, LogStream, Outcome, RunState, StepKind,
-    StepName, StepResult, Wall,
+    BoundKind, CancelCause, EventKind, FailReason, LogStream, Outcome, RunState, StepKind,
+    StepName, StepResult, Subject, Wall,
 };
 use foreman_shim::client::{ClientError, ShimClient};
-use foreman_shim::protocol::{OnFailure, Stdio};
+use foreman_shim::protocol::{HoldMode, OnFailure, Stdio};
 use foreman_shim::wire::Refusal;
 use std::time::{Duration, Instant};
 
@@ -299,6 +299,7 @@ async fn wall_time_warns_and_then_stops_the_run() {
         step(StepKind::Agent, "sleep 600"),
         step(StepKind::Finish, "echo collected"),
     ]);
+    stage.spec.hold = HoldMode::Refuse;
     stage.spec.bounds.wall_seconds = Some(1);
     let ended = stage.start().await.end().await;
     let bounds: Vec<_> = ended
@@ -311,12 +312,9 @@ async fn wall_time_warns_and_then_stops_the_run() {
         .collect();
     assert_eq!(bounds, [("wall", false), ("wall", true)]);
     assert!(matches!(&ended.record.steps[0].2, StepResult::Stopped { why } if why.contains("1s")));
-    let breach = Breach {
-        bound: BoundName::Wall,
-        limit: 1_000,
-        seen: 1_000,
-    };
-    assert_eq!(ended.record.breach, Some(breach));
+    let breach = ended.record.breach.unwrap();
+    assert_eq!((breach.bound, breach.limit), (BoundKind::Wall, 1_000));
+    assert!(breach.seen >= breach.limit, "{breach:?}");
     assert!(ended.output().contains("collected"));
     assert_eq!(
         ended.record.verdict, None,
@@ -331,6 +329,7 @@ async fn a_result_that_was_seen_before_the_time_was_up_decides() {
     for millis in [900, 960, 980, 990, 995, 1_000, 1_005, 1_010, 1_020, 1_060] {
         let script = format!("sleep {}.{:03}", millis / 1_000, millis % 1_000);
         let mut stage = Stage::agent(&script);
+        stage.spec.hold = HoldMode::Refuse;
         stage.spec.bounds.wall_seconds = Some(1);
         let ended = stage.start().await.end().await;
         let result = &ended.record.steps[0].2;
@@ -338,7 +337,7 @@ async fn a_result_that_was_seen_before_the_time_was_up_decides() {
             (StepResult::Succeeded, None) => {}
             (StepResult::Stopped { why }, Some(breach)) => {
                 assert!(why.contains("wall"), "{why}");
-                assert_eq!(breach.bound, BoundName::Wall);
+                assert_eq!(breach.bound, BoundKind::Wall);
             }
             other => panic!("{millis} ms: {other:?}"),
         }
@@ -349,6 +348,7 @@ async fn a_result_that_was_seen_before_the_time_was_up_decides() {
 #[tokio::test]
 async fn memory_beyond_its_bound_kills_the_agent() {
     let mut stage = Stage::agent("x=$(head -c 100000000 /dev/zero | tr '\\0' x); sleep 600");
+    stage.spec.hold = HoldMode::Refuse;
     stage.spec.bounds.memory_bytes = Some(32 << 20);
     let ended = stage.start().await.end().await;
     assert!(
@@ -357,9 +357,94 @@ async fn memory_beyond_its_bound_kills_the_agent() {
         ended.record
     );
     let breach = ended.record.breach.unwrap();
-    assert_eq!((breach.bound, breach.limit), (BoundName::Memory, 32 << 20));
+    assert_eq!((breach.bound, breach.limit), (BoundKind::Memory, 32 << 20));
     assert!(breach.seen >= breach.limit, "{breach:?}");
     assert!(ended.record.killed > 0, "{:?}", ended.record);
+}
+
+/// The run waits at its bound, and the very same process goes on when that is raised.
+#[tokio::test]
+async fn memory_at_its_bound_pauses_the_agent_until_it_is_raised() {
+    let script = "echo before $$; x=$(head -c 100000000 /dev/zero | tr '\\0' x); echo after $$; \
+                  while ! test -e enough; do sleep 0.05; done";
+    let mut stage = Stage::agent(script);
+    stage.spec.bounds.memory_bytes = Some(32 << 20);
+    let mut running = stage.start().await;
+    let block = running
+        .until("a card of the bound", |event| match &event.kind {
+            EventKind::Block { block } if block.breach.is_some() => Some(block.clone()),
+            _ => None,
+        })
+        .await;
+    assert_eq!(
+        block.subject,
+        Subject::Bound {
+            bound: BoundKind::Memory
+        }
+    );
+    let breach = block.breach.unwrap();
+    assert!(
+        breach.limit == 32 << 20 && breach.seen >= breach.limit,
+        "{breach:?}"
+    );
+    let (policy, amendment) = raised(&running.stage, &block, 1 << 30);
+    let applied = running
+        .client
+        .apply(policy, amendment, Some(block.id))
+        .await;
+    assert_eq!(applied.unwrap().released, 1);
+    let said = |wanted: &'static str| {
+        move |event: &foreman_domain::Event| match &event.kind {
+            EventKind::Output { text, .. } => text.strip_prefix(wanted).map(str::to_owned),
+            _ => None,
+        }
+    };
+    let after = running.until("what follows", said("after ")).await;
+    assert_eq!(
+        running.until("what was before", said("before ")).await,
+        after
+    );
+    std::fs::write(running.stage.worktree().join("enough"), "").unwrap();
+    let ended = running.end().await;
+    assert_eq!(ended.record.steps[0].2, StepResult::Succeeded);
+    assert_eq!(ended.record.breach, None);
+}
+
+/// The next revision of a run's policy, in which a bound is raised.
+fn raised(
+    stage: &Stage,
+    block: &foreman_domain::Block,
+    limit: u64,
+) -> (foreman_policy::Policy, foreman_domain::Amendment) {
+    use foreman_domain::{Amendment, AmendmentId, AmendmentState, At, Decision, Scope};
+    use foreman_policy::{BoundRule, Layer, Origin, RuleId};
+    let mut policy = stage.spec.policy.clone();
+    policy.revision = policy.revision.next();
+    let id = AmendmentId::new(stage.spec.run.clone(), 1);
+    policy.bounds.push(BoundRule {
+        origin: Origin {
+            id: RuleId("raised".into()),
+            layer: Layer::Amendment,
+            source: "test".into(),
+            amendment: Some(id.clone()),
+            reason: None,
+        },
+        bound: BoundKind::Memory,
+        limit,
+    });
+    let amendment = Amendment {
+        id,
+        block: block.id.clone(),
+        decision: Decision::Allow,
+        scope: Scope::Run,
+        words: String::new(),
+        state: AmendmentState::Active,
+        decided_at: At::now(),
+        revision: policy.revision,
+        expires: None,
+        surface: None,
+    };
+    (policy, amendment)
 }
 
 #[tokio::test]
@@ -371,6 +456,7 @@ async fn output_beyond_its_bound_stops_the_run_and_is_not_kept() {
         ),
         step(StepKind::Finish, "echo still heard"),
     ]);
+    stage.spec.hold = HoldMode::Refuse;
     stage.spec.bounds.output_bytes = Some(100_000);
     let ended = stage.start().await.end().await;
     assert!(
@@ -379,7 +465,7 @@ async fn output_beyond_its_bound_stops_the_run_and_is_not_kept() {
         ended.record
     );
     let breach = ended.record.breach.unwrap();
-    assert_eq!((breach.bound, breach.limit), (BoundName::Output, 100_000));
+    assert_eq!((breach.bound, breach.limit), (BoundKind::Output, 100_000));
     assert!(breach.seen > breach.limit, "{breach:?}");
     let output = ended.output();
     assert!(output.len() < 110_000 && output.ends_with("still heard\n"));

@@ -32,6 +32,7 @@ export const KIND_WORDS: Readonly<Record<string, string>> = {
   probe: 'Walls probed',
   policy_applied: 'Policy revisions',
   bound: 'Bounds',
+  sample: 'What it used',
   commits: 'Commits',
   shell_opened: 'Shells opened',
   shell_ended: 'Shells ended',

@@ -153,6 +153,12 @@ const CASES: Record<string, [EventKind, [string, string, string]][]> = {
     [{ kind: 'bound', bound: 'memory', figure: '2 GiB', limit: '2 GiB', reached: true }, ['bad', 'bound', 'reached: memory, 2 GiB of 2 GiB']],
     [{ kind: 'bound', bound: 'wall', figure: '9 min', limit: '10 min', reached: false }, ['warn', 'bound', 'near: wall, 9 min of 10 min']],
   ],
+  sample: [
+    [
+      { kind: 'sample', cpu_millicores: 250, memory_bytes: 2097152, processes: 3, disk_bytes: null },
+      ['idle', 'uses', '0.25 processors, memory 2.0 MiB, 3 processes'],
+    ],
+  ],
   commits: [
     [
       { kind: 'commits', head: '0123456789abcdef', count: 2, finished_by_us: true },

@@ -137,6 +137,15 @@ function say(event: Event): Said {
         ? { tone: 'bad', word: 'bound', text: `reached: ${figures}` }
         : { tone: 'warn', word: 'bound', text: `near: ${figures}` };
     }
+    case 'sample': {
+      const parts = [
+        event.cpu_millicores === null ? null : `${(event.cpu_millicores / 1000).toFixed(2)} processors`,
+        event.memory_bytes === null ? null : `memory ${bytes(event.memory_bytes)}`,
+        event.processes === null ? null : count(event.processes, 'process', 'processes'),
+        event.disk_bytes === null ? null : `disk ${bytes(event.disk_bytes)}`,
+      ];
+      return { tone: 'idle', word: 'uses', text: parts.filter((part) => part !== null).join(', ') };
+    }
     case 'commits': {
       const ours = event.finished_by_us ? '; the last one holds what the agent had left uncommitted' : '';
       return { tone: 'good', word: 'commits', text: `${count(event.count, 'commit')}, tip ${short(event.head)}${ours}` };

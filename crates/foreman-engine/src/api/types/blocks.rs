@@ -81,6 +81,9 @@ pub struct AmendRequest {
     /// When the rule ends by itself; with its scope when absent.
     #[serde(default)]
     pub expires: Option<At>,
+    /// For a bound: another limit than the candidate's, as `--bounds` takes it ("6GiB").
+    #[serde(default)]
+    pub limit: Option<String>,
     /// Where the operator decides it.
     #[serde(default)]
     pub surface: Option<Surface>,

@@ -18,6 +18,9 @@ pub struct RunDetailsView {
     pub prompt: Option<String>,
     /// Bounds in force.
     pub bounds: Bounds,
+    /// Who keeps them, in words; absent before it has a cage.
+    #[serde(default)]
+    pub bounds_kept: Option<String>,
     /// The shell command that prepares its worktree.
     pub setup: Option<String>,
     /// Shell commands that check its result.

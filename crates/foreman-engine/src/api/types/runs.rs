@@ -177,6 +177,9 @@ pub struct RunView {
     /// Name of its repository: that of its folder.
     #[serde(default)]
     pub repo_name: String,
+    /// Who keeps its bounds, in words: only where one run is shown, and only once it has a cage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounds_kept: Option<String>,
 }
 
 /// How much a run changed.

@@ -1,7 +1,7 @@
 //! Puts a policy revision in force.
 
 use super::retell::Retold;
-use super::{Answering, Arbiter, Inner, Phase, State, Verdict, Waiter};
+use super::{Answering, Arbiter, AtBound, Inner, Phase, State, Verdict, Waiter};
 use crate::shim::blocks::Fate;
 use crate::shim::feed::FeedFailure;
 use crate::wire::{Refusal, RpcError};
@@ -98,6 +98,7 @@ impl Inner {
             blocks,
             waiters,
             shown,
+            bounded,
             ..
         } = state;
         // What let each hold go: it is the same for all that is told of it.
@@ -107,6 +108,9 @@ impl Inner {
             &amendment.id,
             (at, policy.revision),
             |subject, hold| {
+                if let Subject::Bound { bound } = subject {
+                    return bounded.fate(policy, *bound);
+                }
                 let waiter = hold.and_then(|hold| waiters.get(&hold));
                 let ruling = rule_on(policy, subject, hold, waiter, at);
                 let fate = fate(&ruling, waiter, |rule| shown.why_not(rule).is_some());
@@ -122,11 +126,19 @@ impl Inner {
             cut: self.cut_what_is_not_allowed(state, at),
             ..Applied::default()
         };
+        self.bounds_moved.notify_one();
         for hold in settled.released {
+            let policy = &state.policy;
+            let raised = |bound| AtBound::Raised(policy.raised(bound).map_or(0, |rule| rule.limit));
+            if state.bounded.answer(hold, raised) {
+                applied.released += 1;
+                continue;
+            }
             let ruling = let_go.remove(&hold);
             applied.released += u32::from(self.release(state, hold, ruling));
         }
         for hold in settled.refused {
+            applied.refused += u32::from(state.bounded.answer(hold, |_| AtBound::Denied));
             if let Some(waiter) = state.waiters.remove(&hold) {
                 applied.refused += u32::from(waiter.answer.refuse());
             }

@@ -1,9 +1,9 @@
 //! Ends what nobody answers within the run's limit. Without one, a hold waits for as long as it takes.
 
 use super::retell::Retold;
-use super::{Arbiter, Inner, Phase, State};
+use super::{Arbiter, AtBound, Inner, Phase, State};
 use crate::shim::blocks::{Stopped, key_of};
-use foreman_domain::{At, Decider};
+use foreman_domain::{At, Decider, Subject};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -39,6 +39,7 @@ impl Inner {
         let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         let (refused, next) = state.blocks.expire(now, limit_ms, At::now());
         for hold in refused {
+            state.bounded.answer(hold, |_| AtBound::NotAnswered);
             if let Some(waiter) = state.waiters.remove(&hold) {
                 // One that gave up in this moment needs no answer.
                 let _ = waiter.answer.refuse();

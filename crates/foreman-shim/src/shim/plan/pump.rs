@@ -137,24 +137,31 @@ impl Pumps {
 }
 
 impl Streams {
-    /// Waits until the streams have ended, or say nothing more although somebody holds them open.
-    pub(super) async fn settle(mut self) {
-        let quiet = async {
-            loop {
-                let before = self.activity.load(Ordering::Relaxed);
-                tokio::time::sleep(QUIET).await;
-                if self.activity.load(Ordering::Relaxed) == before {
-                    return;
+    /// Waits until the streams have ended, or say nothing more although somebody holds them open. What waits
+    /// at the bound of output is waited for, however long that takes.
+    pub(super) async fn settle(mut self, meter: &Meter) {
+        loop {
+            meter.nobody_waits().await;
+            let quiet = async {
+                loop {
+                    let before = self.activity.load(Ordering::Relaxed);
+                    tokio::time::sleep(QUIET).await;
+                    if self.activity.load(Ordering::Relaxed) == before {
+                        return;
+                    }
                 }
+            };
+            // An error is the end: every pump has dropped its sender.
+            let ended = async { while self.ended.changed().await.is_ok() {} };
+            tokio::select! {
+                biased;
+                () = ended => return,
+                () = quiet => {}
+                () = tokio::time::sleep(SETTLE) => {}
             }
-        };
-        // An error is the end: every pump has dropped its sender.
-        let ended = async { while self.ended.changed().await.is_ok() {} };
-        tokio::select! {
-            biased;
-            () = ended => {}
-            () = quiet => {}
-            () = tokio::time::sleep(SETTLE) => {}
+            if !meter.is_waiting() {
+                return;
+            }
         }
     }
 
@@ -183,7 +190,8 @@ impl Sink {
                 EventKind::Output { text, raw, .. } => raw.as_ref().map_or(text.len(), String::len),
                 _ => 0,
             };
-            if self.meter.admit(self.kind, bytes as u64 + 1, &self.feed) {
+            let admitted = self.meter.admit(self.kind, bytes as u64 + 1, &self.feed);
+            if admitted.await {
                 self.feed.wait_for_room().await;
                 self.feed.tell_at(at, event, Some(&self.step), None);
             }

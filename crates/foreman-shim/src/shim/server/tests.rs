@@ -34,7 +34,9 @@ fn bench() -> Bench {
         stop: StopSwitch::new(),
         terminal: TerminalPort::default(),
         shells: Shells::new(feed.clone()),
-        gauge: Gauge::new(std::path::Path::new("/nowhere")),
+        gauge: Gauge::new(crate::shim::disk::Disk::new(std::path::Path::new(
+            "/nowhere",
+        ))),
         ended: watch::Sender::new(false),
         end_was_read: watch::Sender::new(false),
         fence: FenceKeeper::open(&journal).unwrap(),

@@ -1,7 +1,7 @@
 use super::*;
 
 const BREACH: Breach = Breach {
-    bound: foreman_domain::BoundName::Wall,
+    bound: foreman_domain::BoundKind::Wall,
     limit: 1000,
     seen: 1000,
 };

@@ -13,6 +13,7 @@ pub fn attack(name: &str, words: &[&str]) -> Option<Saw> {
         "memory-hog" => Ok(memory_hog(words)),
         "hidden-hog" => Ok(hidden_hog(words)),
         "nameless-hog" => nameless_hog(words),
+        "waking-hog" => waking_hog(words),
         "flood" => flood(words),
         "transfer" => transfer(words),
         "latency" => latency(words),
@@ -83,6 +84,33 @@ fn hidden_hog(words: &[&str]) -> serde_json::Value {
     // SAFETY: ends this thread only; nothing of it is used by the other one.
     unsafe { nix::libc::syscall(nix::libc::SYS_exit, 0) };
     json!({"ok": false})
+}
+
+/// `waking-hog MIB`: as `memory-hog`, slowly, with a pipe `alarm` that has the kernel send it SIGCONT
+/// whenever somebody outside writes to it.
+fn waking_hog(words: &[&str]) -> Saw {
+    use nix::fcntl::{OFlag, open};
+    use nix::sys::stat::Mode;
+    use std::os::fd::AsRawFd;
+    const F_SETSIG: nix::libc::c_int = 10;
+    nix::unistd::mkfifo("alarm", Mode::from_bits_truncate(0o666))?;
+    let alarm = open("alarm", OFlag::O_RDWR | OFlag::O_NONBLOCK, Mode::empty())?;
+    let flags = nix::libc::O_RDWR | nix::libc::O_NONBLOCK | nix::libc::O_ASYNC;
+    // SAFETY: these calls take numbers only.
+    let set = unsafe {
+        let owner = nix::libc::fcntl(alarm.as_raw_fd(), nix::libc::F_SETOWN, nix::libc::getpid());
+        let signal = nix::libc::fcntl(alarm.as_raw_fd(), F_SETSIG, nix::libc::SIGCONT);
+        owner == 0
+            && signal == 0
+            && nix::libc::fcntl(alarm.as_raw_fd(), nix::libc::F_SETFL, flags) == 0
+    };
+    let mut held = Vec::new();
+    for _ in 0..number(words, 0, 64_u32) {
+        held.push(vec![1_u8; 1024 * 1024]);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_secs(60));
+    Ok(json!({"ok": set, "held": held.len()}))
 }
 
 /// `nameless-hog MIB`: writes that much into a file that only a descriptor names.
