@@ -122,6 +122,7 @@ impl Inner {
             bound: breach.bound,
         };
         let stopped = Stopped {
+            file: None,
             subject: &subject,
             why,
             address_vetted: true,

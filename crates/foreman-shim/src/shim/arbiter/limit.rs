@@ -3,7 +3,7 @@
 use super::retell::Retold;
 use super::{Arbiter, AtBound, Inner, Phase, State};
 use crate::shim::blocks::{Stopped, key_of};
-use foreman_domain::{At, Decider, Subject};
+use foreman_domain::{At, Decider};
 use std::time::Duration;
 use tokio::time::timeout;
 
