@@ -56,7 +56,7 @@ async fn the_newest_decision_is_the_one_that_was_made_last_by_order_and_not_by_t
             shown: Revision(u64::from(number)),
             ruled: Ruled::Allow {
                 scope: Scope::Run,
-                rule: Box::new(foreman_policy::Rule::Egress(rule("a.example"))),
+                rule: Box::new(rule("a.example")),
             },
             words: "words".into(),
             at: At::from_millis(at),

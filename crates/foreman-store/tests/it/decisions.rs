@@ -27,7 +27,7 @@ fn decision(run: &RunId, shown: u64, ruled: Ruled) -> NewDecision {
 fn allow(scope: Scope) -> Ruled {
     Ruled::Allow {
         scope,
-        rule: Box::new(foreman_policy::Rule::Egress(rule("a.example"))),
+        rule: Box::new(rule("a.example")),
     }
 }
 
