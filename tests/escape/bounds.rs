@@ -132,7 +132,9 @@ fn a_memory_hog_is_paused_and_does_not_get_out_of_it(ground: &Ground<'_>) -> Res
     paused(&arena, "memory")?;
     let alarm = arena.worktree().join("alarm");
     until("the run that has itself woken is ended", PATIENCE, || {
-        let mut pipe = std::fs::OpenOptions::new().write(true).open(&alarm)?;
+        // For both, so that it does not wait for a reader that is gone.
+        let mut both = std::fs::OpenOptions::new();
+        let mut pipe = both.read(true).write(true).open(&alarm)?;
         std::io::Write::write_all(&mut pipe, b"x")?;
         let ended = arena.run().events().into_iter().find(|event| {
             let EventKind::State { to } = &event.kind else {
