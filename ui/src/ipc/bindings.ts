@@ -213,13 +213,6 @@ export const events = {
 };
 
 /* Types */
-/**  What a path rule opens. */
-export type Access = 
-/**  Read only. */
-"read" | 
-/**  Read and write. */
-"write";
-
 /**  One agent of several. */
 export type AgentDraft = {
 	/**  Its name, unique within the order: part of the attempt's id. */
@@ -496,6 +489,8 @@ export type Block = {
 	last_at: At,
 	/**  Up to eight different processes that wait or waited. */
 	holders: Holder[],
+	/**  For a block of files, the places behind it. */
+	file?: FileFacts | null,
 } & BlockState;
 
 /**  One held or refused subject of a run, for example `r7k2mqdx-b1`. */
@@ -551,6 +546,23 @@ export type Blocks = {
 	/**  Oldest first. */
 	blocks: BlockView[],
 };
+
+/**  Something of which a run may use up only so much. */
+export type BoundKind = 
+/**  Time since its first step. */
+"wall" | 
+/**  Processor time. */
+"cpu" | 
+/**  Memory of its processes and of its files in memory. */
+"memory" | 
+/**  Processes and threads at one time. */
+"processes" | 
+/**  What it writes to the disk. */
+"disk" | 
+/**  What its steps say. */
+"output" | 
+/**  Files open at one time. */
+"open_files";
 
 /**  What a run may use up. */
 export type BoundName = 
@@ -644,10 +656,10 @@ export type Candidate = {
 	/**  How far it reaches. */
 	scope: Scope,
 	/**  The rule it would make. */
-	rule: EgressRule,
+	rule: Rule,
 	/**  Past refused or held actions of this run that it would also have allowed. */
 	also_opens: number,
-	/**  True for wildcards, bare addresses and whole-project scope. */
+	/**  True for wildcards, bare addresses, wide folders and whole-project scope. */
 	needs_confirmation: boolean,
 	/**  What it opens beside what is held, in words. */
 	opens?: string[],
@@ -748,7 +760,7 @@ export type Complexity =
 /**  After medium. */
 "large";
 
-/**  What became of an egress action. */
+/**  What became of an egress action, or of one on a file. */
 export type ConnectVerdict = 
 /**  A rule allows it; the connection is made. */
 { verdict: "allowed"; 
@@ -766,9 +778,9 @@ hold: HoldId } |
 by: Decider; 
 /**  Why, as a sentence. */
 why: string } | 
-/**  A rule allows it, but the other side could not be reached. */
+/**  A rule allows it, but the other side could not be reached, or the path not be shown. */
 { verdict: "unreachable"; 
-/**  What the other side or the resolver answered, as a sentence. */
+/**  What the other side, the resolver or the file system answered, as a sentence. */
 why: string };
 
 /**  What a decision did. */
@@ -1183,17 +1195,17 @@ export type EventKind =
 /**  The run changed state. */
 ({ kind: "state"; 
 /**  The new state. */
-to: RunState }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; continued?: never; count?: never; cut?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; wall?: never; what?: never } | 
+to: RunState }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cut?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; parent?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; wall?: never; what?: never } | 
 /**  Progress of preparing, collecting or merging. */
 ({ kind: "progress"; 
 /**  A stable word for the stage: `worktree`, `shadow`, `cage`, `probe`, `harvest`, ... */
 stage: string; 
 /**  What happens, as a sentence without a final period. */
-message: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; continued?: never; count?: never; cut?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; millis?: never; name?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+message: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cut?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; millis?: never; name?: never; parent?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  Something the operator should know, but that stopped nothing. */
 ({ kind: "warning"; 
 /**  As a sentence without a final period. */
-message: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; continued?: never; count?: never; cut?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; millis?: never; name?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+message: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cut?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; millis?: never; name?: never; parent?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  A wall was probed from inside the cage. */
 ({ kind: "probe"; 
 /**  Which wall. */
@@ -1201,13 +1213,13 @@ wall: Wall;
 /**  Whether it held. */
 holds: boolean; 
 /**  What was tried and seen. */
-detail: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; continued?: never; count?: never; cut?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; limit?: never; message?: never; millis?: never; name?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; what?: never } | 
+detail: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cut?: never; cwd?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; limit?: never; message?: never; millis?: never; name?: never; parent?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; what?: never } | 
 /**  A step started. */
 ({ kind: "step_started"; 
 /**  What it is for. */
 what: StepKind; 
 /**  Its argument vector; empty for the steps that are our own (finish, harvest). */
-argv: string[] }) & { amendment?: never; block?: never; bound?: never; by?: never; continued?: never; count?: never; cut?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never } | 
+argv: string[] }) & { amendment?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cut?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; parent?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never } | 
 /**  A step ended. */
 {
 	kind: "step_ended",
@@ -1224,7 +1236,7 @@ by: string;
 /**  Its argument vector. */
 argv: string[]; 
 /**  True when it has a terminal. */
-terminal: boolean }) & { amendment?: never; block?: never; bound?: never; continued?: never; count?: never; cut?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; stage?: never; stream?: never; subject?: never; text?: never; to?: never; wall?: never; what?: never } | 
+terminal: boolean }) & { amendment?: never; block?: never; bound?: never; code?: never; continued?: never; count?: never; cut?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; parent?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; signal?: never; stage?: never; stream?: never; subject?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  A shell ended. */
 {
 	kind: "shell_ended",
@@ -1243,11 +1255,11 @@ text: string;
 /**  The exact bytes in base64, when `text` does not have them. */
 raw?: string | null; 
 /**  True when the line was longer than the journal takes and goes on in the next event. */
-continued?: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; count?: never; cut?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; subject?: never; terminal?: never; to?: never; wall?: never; what?: never } | 
+continued?: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; count?: never; cut?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; parent?: never; program?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; subject?: never; terminal?: never; to?: never; wall?: never; what?: never } | 
 /**  A name was looked up for the first time, and answered with the cage's own address for it. */
 ({ kind: "name_looked_up"; 
 /**  Canonical name. */
-name: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; continued?: never; count?: never; cut?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+name: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cut?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; parent?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  An egress action and what became of it. */
 {
 	kind: "egress",
@@ -1268,15 +1280,46 @@ received: number;
 /**  How long it was open, in milliseconds. */
 millis: number; 
 /**  True when a revocation cut it. */
-cut: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; continued?: never; count?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; name?: never; raw?: never; reached?: never; reason?: never; refused?: never; released?: never; revision?: never; shell?: never; stage?: never; stream?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+cut: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; name?: never; parent?: never; program?: never; raw?: never; reached?: never; reason?: never; refused?: never; released?: never; revision?: never; shell?: never; signal?: never; stage?: never; stream?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+/**  An action on a file outside of what the run may see or write, and what became of it. */
+{
+	kind: "file",
+} & {
+	/**  What was attempted. */
+	subject: Subject,
+	/**  How many like it this event stands for. */
+	count: number,
+} & ConnectVerdict | 
+/**  A program was executed. What it says of itself is in the envelope's process. */
+({ kind: "exec"; 
+/**  The program. */
+program: PathText; 
+/**  Its working directory. */
+cwd: PathText; 
+/**  Process id of its parent inside the cage, where known. */
+parent?: number | null; 
+/**  How many executions of this program this event stands for. */
+count: number }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; cut?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+/**  A program ended. */
+({ kind: "exit"; 
+/**  The program, where it was seen to start. */
+program?: PathText | null; 
+/**  Its exit code, where it is known. */
+code?: number | null; 
+/**  The signal that ended it, where it is known. */
+signal?: number | null; 
+/**  How long the longest of them ran, in milliseconds. */
+millis: number; 
+/**  How many ends of this program this event stands for. */
+count: number }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; continued?: never; cut?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; name?: never; parent?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  A block opened or changed. Carries the whole block. */
 ({ kind: "block"; 
 /**  The block as it is now. */
-block: Block }) & { amendment?: never; argv?: never; bound?: never; by?: never; continued?: never; count?: never; cut?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+block: Block }) & { amendment?: never; argv?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cut?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; parent?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  An amendment or a denial was recorded, revoked, or lapsed. Carries the whole record. */
 ({ kind: "amendment"; 
 /**  The record as it is now. */
-amendment: Amendment }) & { argv?: never; block?: never; bound?: never; by?: never; continued?: never; count?: never; cut?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+amendment: Amendment }) & { argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cut?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; parent?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  The shim applied a policy revision and re-judged all holds under it. */
 ({ kind: "policy_applied"; 
 /**  The revision now in force. */
@@ -1286,7 +1329,7 @@ released: number;
 /**  Holds refused by it. */
 refused: number; 
 /**  Open connections cut by it. */
-cut: number }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; continued?: never; count?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; raw?: never; reached?: never; reason?: never; received?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+cut: number }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; parent?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  A bound is near or reached. */
 ({ kind: "bound"; 
 /**  Which: `wall`, `output`, `processes`, `memory`. */
@@ -1296,7 +1339,7 @@ figure: string;
 /**  The bound, with its unit, in words. */
 limit: string; 
 /**  True when it was reached and enforced, false when it is near. */
-reached: boolean }) & { amendment?: never; argv?: never; block?: never; by?: never; continued?: never; count?: never; cut?: never; detail?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; message?: never; millis?: never; name?: never; raw?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+reached: boolean }) & { amendment?: never; argv?: never; block?: never; by?: never; code?: never; continued?: never; count?: never; cut?: never; cwd?: never; detail?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; message?: never; millis?: never; name?: never; parent?: never; program?: never; raw?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  Commits were collected from the run. */
 ({ kind: "commits"; 
 /**  Tip of the run, in hexadecimal. */
@@ -1304,7 +1347,7 @@ head: string;
 /**  Number of commits. */
 count: number; 
 /**  True when the last one was made by us of what the agent left uncommitted. */
-finished_by_us: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; continued?: never; cut?: never; detail?: never; figure?: never; from?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+finished_by_us: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; cut?: never; cwd?: never; detail?: never; figure?: never; from?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; parent?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  A range of events was dropped. */
 ({ kind: "gap"; 
 /**  First dropped. */
@@ -1314,7 +1357,7 @@ to: EventSeq;
 /**  How many. */
 count: number; 
 /**  Why. */
-reason: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; continued?: never; cut?: never; detail?: never; figure?: never; finished_by_us?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; raw?: never; reached?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; wall?: never; what?: never };
+reason: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; cut?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; parent?: never; program?: never; raw?: never; reached?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; wall?: never; what?: never };
 
 /**  A page of events. */
 export type EventPage = {
@@ -1420,6 +1463,37 @@ export type FaultyOrder = {
 	words: string,
 } & OrderFault;
 
+/**  What a call on a file or folder wants of it. */
+export type FileAccess = 
+/**  To look into it, or to execute it. */
+"read" | 
+/**  To change it, or what a folder lists. Covers reading. */
+"write";
+
+/**
+ *  What is known of the places behind a block of files. Actions of one access in one folder are one
+ *  block.
+ */
+export type FileFacts = {
+	/**  The nearest folder that is there: that of a file, or the nearest above what is not there yet. */
+	folder: PathText,
+	/**  Different paths, the first one first; at most [`PATHS_NAMED`]. */
+	paths: PathText[],
+	/**  How many different ones there were, those that are not named included. */
+	different: number,
+	/**  What was at the first path. */
+	target: FileTarget,
+	/**  The system call that was held first. */
+	call: string,
+	/**  How many of those that wait are an open of a file, which alone can go on once. */
+	once: number,
+	/**
+	 *  Whether opening the first path alone would let it go on: not when a name in its folder is made,
+	 *  removed or replaced.
+	 */
+	alone: boolean,
+};
+
 /**  A file that gave no orders, or did not change those that it had made. */
 export type FileFault = {
 	/**  The file. */
@@ -1427,6 +1501,17 @@ export type FileFault = {
 	/**  Why. */
 	message: string,
 };
+
+/**  What was at a path when an action on it was held. */
+export type FileTarget = 
+/**  A regular file. */
+"file" | 
+/**  A folder. */
+"folder" | 
+/**  Nothing yet. */
+"absent" | 
+/**  Something else: a device, a pipe, a socket, a link. */
+"other";
 
 /**  Sends the comments of a review back: a new attempt that starts from what was reviewed. */
 export type FollowUp = {
@@ -2085,15 +2170,27 @@ export type Overlap = {
 	theirs: string,
 };
 
-/**  Opens a path of the host inside the cage. Applied when the run starts. */
+/**  Opens a path of the host inside the cage: when the run starts, or while it runs. */
 export type PathRule = {
 	/**  Where it comes from. */
 	origin: Origin,
-	/**  Absolute path, or one that starts with `~/`. */
+	/**  Absolute path, or one that starts with `~/`; a file, or a folder with all that is in it. */
 	path: string,
 	/**  Read or write. */
-	access: Access,
+	access: FileAccess,
+	/**  For which holds it counts. */
+	applies?: Use,
+	/**  When it ends. */
+	expires?: At | null,
+	/**  Whether it counts although sockets of the host lie in it: asked about on its card. */
+	sockets?: boolean,
 };
+
+/**
+ *  A path as text, without loss: a backslash is written twice, and a byte that is no text, or that would
+ *  be unsafe to show, as `\x0a`. What has none of these reads as itself.
+ */
+export type PathText = string;
 
 /**  Everything a run is judged by. One value per revision. */
 export type Policy = {
@@ -2415,6 +2512,13 @@ export type RevokeRequest = {
 	amendment: AmendmentId,
 };
 
+/**  A rule that allows something. Which kind it is shows in its keys. */
+export type Rule = 
+/**  Of connections. */
+EgressRule | 
+/**  Of files. */
+PathRule;
+
 /**  Name of a rule within a policy, for example `order:2`, `amendment:r7k2mqdx-a1`. Opaque. */
 export type RuleId = string;
 
@@ -2440,6 +2544,8 @@ export type RunCreate = {
 	terminal: TerminalSize | null,
 	/**  Refuse what no rule allows at once, instead of holding it. */
 	unattended: boolean,
+	/**  Hold what is hidden also when it is to be read, not only when it is to be written. */
+	hold_reads?: boolean,
 	/**  Walls that may be missing, by name. */
 	accept_weaker: Wall[],
 	/**  Program and arguments. */
@@ -3019,7 +3125,10 @@ export type StopBy =
 /**  Every process of the cage is killed. */
 "kill";
 
-/**  What was held or refused. Holds with an equal subject are one block. */
+/**
+ *  What was held or refused. Holds with an equal subject are one block; for files, those of one access in
+ *  one folder.
+ */
 export type Subject = 
 /**  A connection or a datagram that leaves the cage. */
 { type: "egress"; 
@@ -3033,7 +3142,17 @@ port: number;
  *  Set when the name is allowed but resolves to this private address, which needs a rule of
  *  its own.
  */
-resolved?: string | null };
+resolved?: string | null } | 
+/**  A file or folder outside of what the run may see or write. */
+{ type: "file"; 
+/**  What was wanted. */
+access: FileAccess; 
+/**  Where, without links: the same place on the host and in the cage. */
+path: PathText } | 
+/**  A bound that was reached. */
+{ type: "bound"; 
+/**  Which. */
+bound: BoundKind };
 
 /**  Where an operator decides. Told to whoever comes late to the same card. */
 export type Surface = 
