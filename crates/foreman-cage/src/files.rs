@@ -1,8 +1,8 @@
 //! Files outside of what a cage may write or see: a call on one waits until a [`FileJudge`] has decided.
 //!
-//! Every program gets a second system call filter ([`crate::seccomp`]) that makes the calls of the
+//! Every program gets a second system call filter (`seccomp`) that makes the calls of the
 //! write family and `execve` wait for this process, with every open where reads are asked about too. A
-//! thread takes them ([`supervisor`]), finds out what each is about as the cage sees it ([`resolve`]),
+//! thread takes them (`supervisor`), finds out what each is about as the cage sees it (`resolve`),
 //! and lets it go on at once unless the cage's mounts would refuse it while the operator's own account
 //! could do it. Only then is the judge asked, and only that call waits.
 //!
@@ -12,9 +12,9 @@
 //! meanwhile gains nothing. So whatever goes wrong here, a mount that is not there does not appear.
 //!
 //! Amending is mounting: [`Cage::show`](crate::Cage::show) puts a folder or file of the host into the
-//! running cage, at its own place, and the call that waits goes on in it ([`show`], [`helper`]).
+//! running cage, at its own place, and the call that waits goes on in it (`show`, `helper`).
 //!
-//! What can be neither asked about nor shown, see [`places`]: below `/proc`, `/sys` and `/dev`; writing
+//! What can be neither asked about nor shown, see `places`: below `/proc`, `/sys` and `/dev`; writing
 //! below the system's directories and `/etc`, which Landlock keeps closed for as long as a program
 //! lives; and what the cage shows in its own way (the worktree's `.git`, the repository, the engine's
 //! folders). The kernel's refusal stands there, and nobody is asked.
@@ -24,7 +24,7 @@
 mod caller;
 pub(crate) mod calls;
 mod feed;
-pub mod helper;
+mod helper;
 mod hold;
 mod judge;
 pub(crate) mod places;

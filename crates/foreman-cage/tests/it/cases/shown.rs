@@ -169,13 +169,8 @@ pub fn a_place_that_is_bent_meanwhile_is_no_way_into_the_host() {
         let source = home().join("way/shown");
         std::fs::create_dir_all(&source).unwrap();
         let cage = &at.cage;
-        let argv = [
-            ATTACKER,
-            "attack",
-            "file",
-            "bend",
-            &text(&home()).to_owned(),
-        ];
+        let place = home();
+        let argv = [ATTACKER, "attack", "file", "bend", text(&place)];
         let child = cage.spawn(payload(&argv)).await.unwrap();
         let mut shown = 0;
         for _ in 0..40 {
