@@ -682,7 +682,10 @@ fn killing_the_ui_and_the_supervisor_closes_everything(ground: &Ground<'_>) -> R
         "without its window, the held connect went on: {:?}",
         held.reply()
     );
-    let now: u32 = std::fs::read_to_string(&rounds)?.parse()?;
+    // The file is empty for a moment each time it is written.
+    let now: u32 = until("the rounds are read", PATIENCE, || {
+        Ok(std::fs::read_to_string(&rounds)?.parse().ok())
+    })?;
     file_says(&rounds, |text| {
         text.parse::<u32>().is_ok_and(|rounds| rounds > now + 3)
     })

@@ -80,7 +80,7 @@ pub struct OrderAddArgs {
         value_name = "FILE",
         help_heading = "Order",
         conflicts_with_all = ["argv", "id", "title", "base", "allow", "policy", "bounds", "setup", "check", "env",
-            "unattended", "attempts", "hints", "text", "more"]
+            "unattended", "hold_reads", "attempts", "hints", "text", "more"]
     )]
     pub file: Option<PathBuf>,
     /// So many attempts side by side, each with a worktree and a run of its own.

@@ -7,7 +7,7 @@ import type { BlockView } from '@/ipc/bindings';
 import { call } from '@/ipc/call';
 import BlockCard from './BlockCard.vue';
 import { useCards } from './cards';
-import { amendedView, sampleAmendment, sampleDecided, sampleView } from './sample.fixture';
+import { EGRESS, amendedView, sampleAmendment, sampleDecided, sampleView } from './sample.fixture';
 
 vi.mock('@/ipc/call', () => ({
   call: {
@@ -73,11 +73,10 @@ afterEach(() => {
 
 describe('the card of a block', () => {
   it('shows the facts, and none of what a cage wrote as anything but marks', async () => {
-    const { subject } = sampleView();
     shown = show(
       sampleView({
         title: `${'T'.repeat(10_000)}<img src=x onerror=alert(1)>`,
-        subject: { ...subject, host: { name: 'evil\u202emoc.example' } },
+        subject: { ...EGRESS, host: { name: 'evil\u202emoc.example' } },
         holders: [{ pid: 41, argv: ['sh', '-c', 'x\nAmend\u001b[2J'] }],
         why: 'No rule allows it\u200b',
       }),

@@ -178,10 +178,12 @@ function timesWords(times: number): string {
 
 function exitWords(event: Extract<Event, { kind: 'exit' }>): { words: string; tone: Tone } {
   const after = `after ${duration(event.millis)}`;
-  if (event.signal != null) return { words: `was ended by signal ${String(event.signal)} ${after}`, tone: 'warn' };
-  if (event.code == null) return { words: `ended ${after}`, tone: 'idle' };
-  if (event.code === 0) return { words: `ended well ${after}`, tone: 'idle' };
-  return { words: `ended with code ${String(event.code)} ${after}`, tone: 'warn' };
+  const code = event.code ?? null;
+  const signal = event.signal ?? null;
+  if (signal !== null) return { words: `was ended by signal ${String(signal)} ${after}`, tone: 'warn' };
+  if (code === null) return { words: `ended ${after}`, tone: 'idle' };
+  if (code === 0) return { words: `ended well ${after}`, tone: 'idle' };
+  return { words: `ended with code ${String(code)} ${after}`, tone: 'warn' };
 }
 
 function judged(event: Extract<Event, { kind: 'egress' | 'file' }>): Said {

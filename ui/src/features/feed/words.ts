@@ -103,11 +103,11 @@ export function stateWords(state: RunState): string {
 }
 
 export function blockWords(block: Block): { words: string; tone: Tone } {
-  const { file } = block;
-  const several = block.subject.type === 'file' && file && file.different > 1;
+  const { file, subject: tried } = block;
+  const several = tried.type === 'file' && file && file.different > 1;
   const subject = several
-    ? `${block.subject.access} ${String(file.different)} paths in ${oneLine(file.folder, 300)}`
-    : subjectWords(block.subject);
+    ? `${tried.access} ${String(file.different)} paths in ${oneLine(file.folder, 300)}`
+    : subjectWords(tried);
   switch (block.state) {
     case 'open':
       return {

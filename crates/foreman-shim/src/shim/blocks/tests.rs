@@ -357,10 +357,10 @@ fn at_most_eight_processes_are_named_and_each_once() {
 #[test]
 fn an_argument_vector_is_cut_to_a_bounded_length() {
     let argv = vec!["a".repeat(10_000); 100];
-    let kept = bounded_argv(argv, 2_048);
+    let kept = bounded_argv(argv, ARGV_BYTES);
     assert!(kept.iter().map(String::len).sum::<usize>() < 3_000);
     assert_eq!(
-        bounded_argv(vec!["ls".into(), String::new(), "é".into()], 2_048),
+        bounded_argv(vec!["ls".into(), String::new(), "é".into()], ARGV_BYTES),
         ["ls", "", "é"]
     );
 }
