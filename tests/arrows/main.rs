@@ -49,7 +49,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["foreman-domain", "foreman-policy", "foreman-engine"],
     ),
     ("foreman-testkit", &["foreman-domain"]),
-    ("foreman-tests", &["foreman-testkit"]),
+    (
+        "foreman-tests",
+        &[
+            "foreman-domain",
+            "foreman-policy",
+            "foreman-store",
+            "foreman-testkit",
+        ],
+    ),
 ];
 
 /// Libraries from outside that a crate must not know, whatever else it needs.

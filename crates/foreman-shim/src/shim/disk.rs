@@ -263,7 +263,7 @@ mod tests {
         let inside = tempfile::tempdir().unwrap();
         let shut = inside.path().join("shut");
         std::fs::create_dir(&shut).unwrap();
-        std::fs::set_permissions(&shut, std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(&shut, std::fs::Permissions::from_mode(0o000)).unwrap();
         assert!(all(inside.path()).hidden);
     }
 
