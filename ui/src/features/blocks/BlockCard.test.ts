@@ -7,7 +7,7 @@ import type { BlockView } from '@/ipc/bindings';
 import { call } from '@/ipc/call';
 import BlockCard from './BlockCard.vue';
 import { useCards } from './cards';
-import { EGRESS, amendedView, sampleAmendment, sampleDecided, sampleView } from './sample.fixture';
+import { EGRESS, amendedView, fileView, memoryView, processesView, sampleAmendment, sampleDecided, sampleView } from './sample.fixture';
 
 vi.mock('@/ipc/call', () => ({
   call: {
@@ -297,6 +297,110 @@ describe('the card of a block', () => {
     (word as HTMLElement).click();
     await flushPromises();
     expect(api.runStop).toHaveBeenCalledWith({ run: 'r7k2mqdx' });
+  });
+
+  it('raises the bound of a paused run by the narrowest rule, named on the button', async () => {
+    api.blockAmend.mockResolvedValue(ok(sampleDecided({ released: 1 })));
+    api.blockShow.mockResolvedValue(ok(memoryView({ state: 'amended', amendment: 'r7k2mqdx-a1', waiting: 0 } as never)));
+    shown = show(memoryView());
+    const text = shown.wrapper.text();
+    expect(text).toContain('Paused');
+    expect(text).toContain('4.2 GiB of 4 GiB');
+    expect(text).toContain('256 MiB over its bound');
+    expect(text).toContain('The run is paused until you decide.');
+    expect(text).not.toContain('Not known');
+    expect(body('amend')?.textContent).toContain('Raise memory to 6 GiB for this run');
+    expect([body('deny-tell'), body('stop-run')]).toEqual([null, null]);
+    await pass(500);
+    await press('amend');
+    expect(api.blockAmend).toHaveBeenCalledWith(expect.objectContaining({ scope: 'run', rule: 1, confirmed: false, expires: null }));
+    expect(body('decision')?.textContent).toContain('the run goes on');
+    expect(body('undo')).not.toBeNull();
+  });
+
+  it('offers every raise in its menu, with no end of its own', async () => {
+    shown = show(memoryView());
+    await pass(500);
+    await press('amend-menu');
+    const rules = [...document.querySelectorAll('[data-testid="amend-option"]')].map((option) => option.getAttribute('data-rule'));
+    expect(rules).toEqual(['1', '2', '3', '4']);
+    document.querySelector('[data-rule="3"] input')?.dispatchEvent(new Event('change'));
+    await flushPromises();
+    expect((body('amend-expiry') as HTMLSelectElement).options).toHaveLength(1);
+    expect(body('amend-chosen')?.textContent).toContain('Raise');
+    await press('amend-chosen');
+    expect(api.blockAmend).toHaveBeenCalledWith(expect.objectContaining({ scope: 'order', rule: 3, expires: null }));
+  });
+
+  it('asks before a paused run is stopped, and stops it with the reason', async () => {
+    const amendment = sampleAmendment({ decision: 'deny', reason: 'it leaks', words: 'Refuse bound of memory' } as never);
+    api.blockDeny.mockResolvedValue(ok(sampleDecided({ amendment, released: 0, refused: 1 })));
+    api.blockShow.mockResolvedValue(ok(memoryView({ state: 'denied', by: 'operator', reason: 'it leaks', decided: 'denied by you', waiting: 0 } as never)));
+    shown = show(memoryView());
+    await press('deny');
+    expect(body('deny-reason')).toBeNull();
+    await pass(500);
+    expect(body('deny')?.textContent).toContain('Stop the run…');
+    expect(await useCards().refuse('r7k2mqdx-b1')).toBe('confirm');
+    await flushPromises();
+    expect(api.blockDeny).not.toHaveBeenCalled();
+    expect(body('deny-send')?.textContent).toContain('Stop the run');
+    const box = body('deny-reason') as HTMLTextAreaElement;
+    box.value = 'it leaks';
+    box.dispatchEvent(new Event('input'));
+    await press('deny-send');
+    expect(api.blockDeny).toHaveBeenCalledWith({ block: 'r7k2mqdx-b1', expect: 'h2-aa', reason: 'it leaks', surface: 'window' });
+    expect(body('decision')?.textContent).toContain('the run is stopped');
+    expect(shown.wrapper.text()).toContain('The reason given: it leaks');
+    expect(body('deny-reason')).toBeNull();
+  });
+
+  it('says who was faster at a bound', async () => {
+    api.blockAmend.mockResolvedValue(no('already_decided', 'r7k2mqdx-b1 was already amended by you at 14:02'));
+    api.blockShow.mockResolvedValue(ok(memoryView({ state: 'amended', amendment: 'r7k2mqdx-a1', waiting: 0, decided: 'amended by you at 14:02' } as never)));
+    shown = show(memoryView());
+    await pass(500);
+    await press('amend');
+    expect(body('decision')?.textContent).toBe('Already amended by you at 14:02.');
+  });
+
+  it('says of processes that the run goes on and that a rule is for later ones', async () => {
+    shown = show(processesView());
+    const text = shown.wrapper.text();
+    expect(text).toContain('Goes on');
+    expect(text).toContain('512 of 512 processes');
+    expect(text).toContain('More than that is refused to the run, which goes on.');
+    expect(text).toContain('from the next one on: what runs now keeps its limit');
+    expect(body('amend')?.textContent).toContain('Raise processes to 1032 processes for every run of this work order');
+    expect(body('stop-run')).not.toBeNull();
+    await pass(500);
+    await press('deny');
+    expect(api.blockDeny).toHaveBeenCalledWith(expect.objectContaining({ reason: '' }));
+  });
+
+  it('offers files once and by their folder', async () => {
+    shown = show(fileView());
+    const text = shown.wrapper.text();
+    expect(text).toContain('write 5 paths in /srv/data');
+    expect(text).toContain('File wall. No rule allows writing /srv/data/a.txt');
+    expect(text).toContain('/srv/data/a.txt (not there yet)');
+    await pass(500);
+    await press('amend-menu');
+    const options = [...document.querySelectorAll('[data-testid="amend-option"]')];
+    expect(options.map((option) => option.getAttribute('data-scope'))).toEqual(['once', 'run']);
+    expect(options[1]?.textContent).toContain('writing every file and folder below it');
+    document.querySelector('[data-scope="once"] input')?.dispatchEvent(new Event('change'));
+    await flushPromises();
+    await press('amend-chosen');
+    expect(api.blockAmend).toHaveBeenCalledWith(expect.objectContaining({ scope: 'once', rule: 1, expires: null }));
+    expect(body('decision')?.textContent).toContain('2 actions let go');
+  });
+
+  it('lets a run write a folder of files by its button', async () => {
+    shown = show(fileView());
+    await pass(500);
+    await press('amend');
+    expect(api.blockAmend).toHaveBeenCalledWith(expect.objectContaining({ scope: 'run', rule: 2, confirmed: false }));
   });
 
   it('offers no rule for what is on the floor', () => {

@@ -10,7 +10,7 @@ import { call } from '@/ipc/call';
 import { useLive } from '@/live/store';
 import BlocksTab from './BlocksTab.vue';
 import InboxScreen from './InboxScreen.vue';
-import { amendedView, sampleDecided, sampleView } from './sample.fixture';
+import { amendedView, memoryView, sampleDecided, sampleView } from './sample.fixture';
 
 vi.mock('@/ipc/call', () => ({
   call: { blockAmend: vi.fn(), blockDeny: vi.fn(), blockShow: vi.fn(), blockList: vi.fn(), undo: vi.fn(), runEvents: vi.fn() },
@@ -109,6 +109,17 @@ describe('the inbox', () => {
     await flushPromises();
     expect(ids()).toEqual(['r7k2mqdx-b5', 'r7k2mqdx-b1', 'r7k2mqdx-b9']);
     expect(document.activeElement).toBe(before);
+  });
+
+  it('stops no run by a bare key: d on one that waits at its bound asks first', async () => {
+    open([memoryView({ id: 'r7k2mqdx-b1' })]);
+    shown = await show();
+    await key('b');
+    await pass(600);
+    await key('d');
+    await pass(600);
+    expect(api.blockDeny).not.toHaveBeenCalled();
+    expect(document.querySelector('[data-testid="deny-reason"]')).not.toBeNull();
   });
 
   it('takes a only on the focused card, half a second after it appeared, and not from a held key', async () => {

@@ -4,6 +4,7 @@
 import type { BlockView, Candidate, HostPattern, Rule, Scope } from '@/ipc/bindings';
 import { count } from '@/lib/count';
 import { visibleText } from '@/lib/text';
+import { offered, raiseOf } from './bounds';
 
 /** How far, narrowest first. */
 export const SCOPES: readonly Scope[] = ['once', 'run', 'order', 'project'];
@@ -18,7 +19,8 @@ export interface Grouped {
 
 /** The narrowest rule that lasts, which is the first with scope run; else the first there is. */
 export function primary(view: BlockView): Candidate | null {
-  return view.candidates.find((candidate) => candidate.scope === 'run') ?? view.candidates[0] ?? null;
+  const rules = offered(view);
+  return rules.find((candidate) => candidate.scope === 'run') ?? rules[0] ?? null;
 }
 
 /** The rule of this number, as long as the card has it. */
@@ -26,8 +28,9 @@ export function numbered(view: BlockView, number: number): Candidate | null {
   return view.candidates.find((candidate) => candidate.number === number) ?? null;
 }
 
-/** The first rule of each scope, and the wider ones. */
+/** The first rule of each scope, and the wider ones. A higher figure opens nothing else, so none is apart. */
 export function grouped(candidates: readonly Candidate[]): Grouped {
+  if (candidates.every((candidate) => raiseOf(candidate.rule) !== null)) return { narrow: candidates, wider: [] };
   const narrow: Candidate[] = [];
   for (const scope of SCOPES) {
     const first = candidates.find((candidate) => candidate.scope === scope && !isWide(candidate.rule));
@@ -62,6 +65,7 @@ export function alsoWords(also: number): string {
 export function confirmWords(candidate: Candidate): string {
   if (isWide(candidate.rule)) return 'It opens every name of a pattern, not only the one that was attempted.';
   if (candidate.scope === 'project') return 'It counts for every run in this project, now and later.';
+  if (raiseOf(candidate.rule) !== null) return 'It raises the bound for more than this run.';
   if (hostOf(candidate.rule) === null) return 'It opens a whole folder, or more than files: read what it opens.';
   if (hostOf(candidate.rule)?.address !== undefined) {
     return 'It opens a bare address: whoever answers there is reached, whatever its name.';

@@ -285,7 +285,8 @@ function questionOf(view: BlockView): string {
   const lasting = view.candidates.filter((candidate) => candidate.scope !== 'once');
   const choices = lasting.map(({ number, words, needs_confirmation }) => [number, words, needs_confirmation]);
   const places = view.file ? [view.file.folder, view.file.paths] : null;
-  return JSON.stringify([view.id, view.subject, view.state, view.why, view.revision, view.address_vetted, places, choices]);
+  const limit = view.breach?.limit ?? null;
+  return JSON.stringify([view.id, view.subject, view.state, view.why, view.revision, view.address_vetted, places, limit, choices]);
 }
 
 function isSameFigures(a: BlockView, b: BlockView): boolean {

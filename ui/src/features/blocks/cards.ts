@@ -10,8 +10,9 @@ import type { BlockId, BlockView, Decided, Failure } from '@/ipc/bindings';
 import type { Result } from '@/ipc/call';
 import { call } from '@/ipc/call';
 import { visibleText } from '@/lib/text';
+import { stopsRun } from './bounds';
 import { numbered } from './candidates';
-import { ARM_MS, appear, canDecide, canUndo, due, next } from './card';
+import { ARM_MS, appear, canDecide, canUndo, due, hasButtons, next } from './card';
 import type { CardEvent, CardState } from './card';
 import { expiresAt } from './expiry';
 import type { Expiry } from './expiry';
@@ -42,6 +43,8 @@ export const useCards = defineStore('cards', () => {
   const cards = shallowReactive(new Map<BlockId, CardState>());
   const now = shallowRef(clock());
   const confirming = shallowRef<Confirming | null>(null);
+  /** The card on which a reason to refuse is being written. */
+  const telling = shallowRef<BlockId | null>(null);
   /** How many components show a card. */
   const inSight = new Map<BlockId, number>();
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -65,6 +68,7 @@ export const useCards = defineStore('cards', () => {
     if (cards.get(id) !== state) cards.set(id, state);
     const asked = confirming.value;
     if (asked?.id === id && (asked.question !== state.question || state.phase === 'late')) confirming.value = null;
+    if (telling.value === id && !hasButtons(state)) telling.value = null;
   }
 
   function dispatch(id: BlockId, event: CardEvent): void {
@@ -152,6 +156,21 @@ export const useCards = defineStore('cards', () => {
     return 'sent';
   }
 
+  /** Asks for the reason of a denial, on its card. */
+  function tell(id: BlockId): void {
+    const state = cards.get(id);
+    if (state !== undefined && canDecide(state, clock())) telling.value = id;
+  }
+
+  /** Refuses a block without a reason; where that would stop its run, it is asked about first. */
+  async function refuse(id: BlockId): Promise<Taken> {
+    const state = cards.get(id);
+    if (state === undefined || !canDecide(state, clock())) return 'ignored';
+    if (!stopsRun(state.view)) return deny(id, '');
+    telling.value = id;
+    return 'confirm';
+  }
+
   /** Refuses a block for the rest of its run; the agent is told the reason, if there is one. */
   async function deny(id: BlockId, reason: string): Promise<Taken> {
     const state = cards.get(id);
@@ -191,10 +210,13 @@ export const useCards = defineStore('cards', () => {
       inSight.has(id) || state.phase === 'deciding' || state.phase === 'undoing' || canUndo(state, clock());
     for (const [id, state] of cards) if (!isInUse(id, state)) cards.delete(id);
     if (confirming.value !== null && !inSight.has(confirming.value.id)) confirming.value = null;
+    if (telling.value !== null && !inSight.has(telling.value)) telling.value = null;
     schedule();
   }
 
-  return { cards, now, confirming, undoable, draw, leave, settleAgain, see, look, cannotSay, amend, deny, undo, leaveOpen, forget };
+  return {
+    cards, now, confirming, telling, undoable, draw, leave, settleAgain, see, look, cannotSay, amend, tell, refuse, deny, undo, leaveOpen, forget,
+  };
 });
 
 function notThere(failure: Failure): string {

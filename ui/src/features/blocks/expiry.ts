@@ -1,6 +1,7 @@
 // For how long an amendment counts: which lengths fit its scope, and the point in time they end at.
 
-import type { At, Scope } from '@/ipc/bindings';
+import type { At, Candidate, Scope } from '@/ipc/bindings';
+import { raiseOf } from './bounds';
 
 /** A length that an operator can choose. `end` is the natural end of the scope: no expiry of its own. */
 export type Expiry = 'end' | 'hour' | 'day' | 'month';
@@ -20,6 +21,11 @@ export function expiriesOf(scope: Scope): readonly Expiry[] {
     default:
       return scope satisfies never;
   }
+}
+
+/** The lengths that fit a rule. A raised bound has no end of its own; it is revoked. */
+export function expiriesFor(candidate: Candidate): readonly Expiry[] {
+  return raiseOf(candidate.rule) === null ? expiriesOf(candidate.scope) : ['end'];
 }
 
 /** A length in words, which for the natural end depend on the scope. */

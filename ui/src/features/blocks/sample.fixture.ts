@@ -3,6 +3,8 @@
 import type {
   Amendment,
   BlockView,
+  BoundKind,
+  BoundRule,
   Candidate,
   Decided,
   EgressRule,
@@ -87,6 +89,59 @@ export function fileView(changes: Partial<BlockView> = {}): BlockView {
         rule,
         opens: ['writing every file and folder below it, those that come later too'],
       }),
+    ],
+    ...changes,
+  } as Partial<BlockView>);
+}
+
+/** What raises a bound. */
+function raise(number: number, scope: Scope, bound: BoundKind, limit: number, words: string): Candidate {
+  const layer = scope === 'run' ? 'amendment' : scope === 'order' ? 'order' : 'project';
+  const rule: BoundRule = { origin: { id: 'offer', layer, source: 'amended by you' }, bound, limit };
+  return candidate(number, scope, words, {
+    rule,
+    needs_confirmation: scope === 'project',
+    opens: scope === 'run' ? [] : [`the same in every other run ${scope === 'order' ? 'of this work order' : 'in this project'}`],
+  });
+}
+
+const GIB = 2 ** 30;
+
+/** A run that is paused at 4 GiB of memory. */
+export function memoryView(changes: Partial<BlockView> = {}): BlockView {
+  return sampleView({
+    subject: { type: 'bound', bound: 'memory' },
+    why: 'memory reached its bound: 4.2 GiB of 4 GiB',
+    breach: { bound: 'memory', limit: 4 * GIB, seen: 4.25 * GIB },
+    waiting: 1,
+    seen: 1,
+    last_hold: 1,
+    holders: [],
+    candidates: [
+      raise(1, 'run', 'memory', 6 * GIB, 'Raise memory to 6 GiB for this run, and let it go on'),
+      raise(2, 'run', 'memory', 8 * GIB, 'Raise memory to 8 GiB for this run, and let it go on'),
+      raise(3, 'order', 'memory', 8 * GIB, 'Raise memory to 8 GiB for every run of this work order'),
+      raise(4, 'project', 'memory', 8 * GIB, 'Raise memory to 8 GiB for every run in this project'),
+    ],
+    ...changes,
+  } as Partial<BlockView>);
+}
+
+/** A run to which more than 512 processes are refused, and which goes on. */
+export function processesView(changes: Partial<BlockView> = {}): BlockView {
+  const later = ', from the next one on: what runs now keeps its limit';
+  return sampleView({
+    subject: { type: 'bound', bound: 'processes' },
+    state: 'gone',
+    why: 'processes reached its bound: 512 of 512; more are refused to the run, which goes on',
+    breach: { bound: 'processes', limit: 512, seen: 512 },
+    waiting: 0,
+    seen: 1,
+    last_hold: 1,
+    holders: [],
+    candidates: [
+      raise(1, 'order', 'processes', 1032, `Raise processes to 1032 processes for every run of this work order${later}`),
+      raise(2, 'project', 'processes', 1032, `Raise processes to 1032 processes for every run in this project${later}`),
     ],
     ...changes,
   } as Partial<BlockView>);

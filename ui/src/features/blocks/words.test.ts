@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { BlockView } from '@/ipc/bindings';
-import { EGRESS, amendedView, fileView, sampleAmendment, sampleDecided, sampleView } from './sample.fixture';
+import { EGRESS, amendedView, fileView, memoryView, processesView, sampleAmendment, sampleDecided, sampleView } from './sample.fixture';
 import * as words from './words';
 
 const RTL = '\u202e';
@@ -68,6 +68,41 @@ describe('words of a block', () => {
     expect(words.blockWords(one)).toBe('write /srv/data/a.txt');
   });
 
+  it('say of a bound what was reached, and whether the run goes on', () => {
+    const view = memoryView();
+    expect(words.blockWords(view)).toBe('bound of memory, 4.2 GiB of 4 GiB');
+    expect(words.subjectWords({ type: 'bound', bound: 'open_files' })).toBe('bound of open files');
+    expect(words.detailWords(view)).toEqual([
+      'That is 256 MiB over its bound, as measured once the run was paused.',
+      'The run is paused until you decide. Raised, it goes on where it was. Time it is paused does not count as wall time.',
+    ]);
+    expect([words.stateTitle(view), words.waitingWords(view), words.denyWord(view)]).toEqual(['Paused', 'the paused run', 'Stop the run']);
+    expect(words.waitingWords(memoryView({ seen: 2 }))).toBe('the paused run (reached 2 times)');
+    const later = processesView();
+    expect(words.detailWords(later)).toEqual(['More than that is refused to the run, which goes on.']);
+    expect(words.stillWords(later)).toBe('A higher bound counts from the next run on.');
+    expect([words.stateTitle(later), words.waitingWords(later), words.denyWord(later)]).toEqual(['Goes on', 'nothing, the run goes on', 'Keep the bound']);
+    expect(words.factName(later.subject)).toBe('Reached');
+  });
+
+  it('say what a decision did to a run at its bound', () => {
+    const { subject } = memoryView();
+    const raise = sampleAmendment({ words: 'Raise memory to 6 GiB for this run, and let it go on' });
+    expect(words.outcomeWords(sampleDecided({ amendment: raise, released: 1 }), subject)).toBe(
+      'Amended: Raise memory to 6 GiB for this run, and let it go on; the run goes on.',
+    );
+    const deny = sampleAmendment({ decision: 'deny', reason: '', words: 'Refuse bound of memory for the rest of this run' } as never);
+    const denied = sampleDecided({ amendment: deny, released: 0, refused: 1 });
+    expect(words.outcomeWords(denied, subject)).toContain('; the run is stopped.');
+    expect(words.takenBackWords(denied, subject)).toBe('Taken back. A run that was stopped stays stopped.');
+    expect(words.takenBackWords(sampleDecided({ amendment: raise }), subject)).toContain('the bound is what it was before');
+    const expired = memoryView({ state: 'expired', waiting: 0, decided: 'given up at 14:02 without an answer' });
+    expect(words.standingWords(expired)).toBe(
+      'Given up at 14:02 without an answer. Nobody denied it; the run was stopped. A higher bound still helps later runs.',
+    );
+    expect(words.stillWords(memoryView({ state: 'gone', waiting: 0 }))).toContain('does not wait at this bound any more');
+  });
+
   it('count what waits', () => {
     expect(words.waitingWords(sampleView())).toBe('2 connections');
     expect(words.waitingWords(sampleView({ waiting: 1, seen: 5 }))).toBe('1 connection (5 seen)');
@@ -90,19 +125,19 @@ describe('words of a block', () => {
   });
 
   it('say what a decision did to each held action', () => {
-    const amended = words.outcomeWords(sampleDecided());
+    const amended = words.outcomeWords(sampleDecided(), EGRESS);
     expect(amended).toBe(
       'Amended: Let this run connect to npm.registry.example:443 until it ends; 2 actions let go.',
     );
     const deny = { decision: 'deny', reason: '', words: 'Refuse tcp a.example:443 for the rest of this run' } as const;
     const denied = sampleDecided({ amendment: sampleAmendment(deny), released: 0, refused: 1, in_force: false });
-    expect(words.outcomeWords(denied)).toBe(
+    expect(words.outcomeWords(denied, EGRESS)).toBe(
       'Denied: Refuse tcp a.example:443 for the rest of this run; 1 action refused; ' +
         'the run is over, so it is only recorded.',
     );
     const hour = sampleDecided({ amendment: sampleAmendment({ expires: '2026-01-02T15:02:00Z' }) });
-    expect(words.outcomeWords(hour)).toContain('; it ends by itself on 2 Jan 2026');
-    expect(words.takenBackWords(sampleDecided({ cut: 2 }))).toBe(
+    expect(words.outcomeWords(hour, EGRESS)).toContain('; it ends by itself on 2 Jan 2026');
+    expect(words.takenBackWords(sampleDecided({ cut: 2 }), EGRESS)).toBe(
       'Taken back; 2 open connections cut. Bytes already sent and files already written stay, and a file that is open stays open.',
     );
   });

@@ -2,8 +2,9 @@
 // operator who sees one thing on two surfaces sees it said once. Everything that came from a cage
 // leaves here with its control and direction characters shown as marks.
 
-import type { Amendment, Block, BlockView, Decided, FileFacts, Host, Scope, Subject } from '@/ipc/bindings';
+import type { Amendment, Block, BlockView, BoundKind, Decided, FileFacts, Host, Scope, Subject } from '@/ipc/bindings';
 import { count } from '@/lib/count';
+import { boundLines, boundName, boundOf, breachWords, pausesAt, stopsRun } from './bounds';
 import { commandLine, visibleText } from '@/lib/text';
 import { exact } from '@/lib/time';
 
@@ -29,15 +30,16 @@ export function subjectWords(subject: Subject): string {
     case 'file':
       return `${subject.access} ${visibleText(subject.path)}`;
     case 'bound':
-      return `bound of ${subject.bound.replaceAll('_', ' ')}`;
+      return `bound of ${boundName(subject.bound)}`;
     default:
       return subject satisfies never;
   }
 }
 
-/** What was held, in words that cover all of it: for files of one folder that is the folder. */
+/** What was held, in words that cover all of it: for files of one folder that is the folder, for a bound its figures. */
 export function blockWords(block: Block): string {
-  const { subject, file } = block;
+  const { subject, file, breach } = block;
+  if (subject.type === 'bound' && breach) return `${subjectWords(subject)}, ${breachWords(breach)}`;
   if (subject.type !== 'file' || !file || file.different < 2) return subjectWords(subject);
   return `${subject.access} ${String(file.different)} paths in ${visibleText(file.folder)}`;
 }
@@ -50,7 +52,7 @@ export function detailWords(block: Block): string[] {
     case 'file':
       return block.file ? fileWords(block.file) : [];
     case 'bound':
-      return [];
+      return boundLines(block);
     default:
       return block.subject satisfies never;
   }
@@ -107,9 +109,28 @@ export function processWords(block: Block): string[] {
 
 /** How many wait: `2 connections (5 seen)`. */
 export function waitingWords(block: Block): string {
+  if (block.subject.type === 'bound') return pausedWaitWords(block, block.subject.bound);
   if (block.waiting === 0) return `nothing any more (${count(block.seen, 'attempt')} seen)`;
   const waiting = count(block.waiting, block.subject.type === 'egress' ? 'connection' : 'action');
   return block.waiting === block.seen ? waiting : `${waiting} (${String(block.seen)} seen)`;
+}
+
+function pausedWaitWords(block: Block, bound: BoundKind): string {
+  if (!pausesAt(bound)) return 'nothing, the run goes on';
+  const reached = `reached ${count(block.seen, 'time')}`;
+  if (block.waiting === 0) return `nothing any more (${reached})`;
+  return block.seen > block.waiting ? `the paused run (${reached})` : 'the paused run';
+}
+
+/** What the subject of a card did, as the name of its fact. */
+export function factName(subject: Subject): string {
+  return subject.type === 'bound' ? 'Reached' : 'Attempted';
+}
+
+/** What refusing it is called: at a bound it stops the run, or leaves the bound as it is. */
+export function denyWord(view: BlockView): string {
+  if (view.subject.type !== 'bound') return 'Deny';
+  return stopsRun(view) ? 'Stop the run' : 'Keep the bound';
 }
 
 /** Which wall stopped it. */
@@ -128,9 +149,10 @@ export function wallWords(subject: Subject): string {
 
 /** What a card is headed with. An expired block is never called denied. */
 export function stateTitle(view: BlockView): string {
+  const bound = boundOf(view.subject);
   switch (view.state) {
     case 'open':
-      return 'Held';
+      return bound !== null && pausesAt(bound) ? 'Paused' : 'Held';
     case 'amended':
       return 'Amended';
     case 'denied':
@@ -138,7 +160,7 @@ export function stateTitle(view: BlockView): string {
     case 'expired':
       return 'Expired';
     case 'gone':
-      return 'Gone';
+      return bound !== null && !pausesAt(bound) ? 'Goes on' : 'Gone';
     default:
       return view satisfies never;
   }
@@ -154,13 +176,30 @@ export function standingWords(view: BlockView): string {
       return view.decided ? `${sentence(visibleText(view.decided))}` : `${stateTitle(view)}.`;
     case 'expired': {
       const when = view.decided ? sentence(visibleText(view.decided)) : 'Given up without an answer.';
+      if (view.subject.type === 'bound') return `${when} Nobody denied it; the run was stopped. ${LATER_RUNS}`;
       return `${when} Nobody denied it; an amendment still helps its next try.`;
     }
     case 'gone':
+      if (view.subject.type === 'bound') return goneAtBound(view.subject.bound);
       return 'Every process behind it ended or gave up. An amendment still helps its next try.';
     default:
       return view satisfies never;
   }
+}
+
+const LATER_RUNS = 'A higher bound still helps later runs.';
+
+function goneAtBound(bound: BoundKind): string {
+  return pausesAt(bound)
+    ? `The run does not wait at this bound any more. ${LATER_RUNS}`
+    : 'A higher bound counts from the next run on.';
+}
+
+/** What can still be done about a block that does not wait: above its buttons. */
+export function stillWords(view: BlockView): string {
+  if (view.subject.type === 'bound' && view.state !== 'denied') return standingWords(view);
+  const title = view.state === 'expired' ? 'Expired' : 'Gone';
+  return `${title}: nothing waits any more. An amendment still helps its next try.`;
 }
 
 /** What a surface that was late says: "Already amended by you at 14:02." */
@@ -169,20 +208,30 @@ export function lateWords(view: BlockView): string {
   return `Already ${view.decided ? visibleText(view.decided) : stateTitle(view).toLowerCase()}.`;
 }
 
-/** What a decision did, to each held action. */
-export function outcomeWords(decided: Decided): string {
+/** What a decision did, to each held action, or to the run that waited at its bound. */
+export function outcomeWords(decided: Decided, subject: Subject): string {
   const words = visibleText(decided.amendment.words);
   const parts = [`${decided.amendment.decision === 'allow' ? 'Amended' : 'Denied'}: ${words}`];
-  if (decided.released > 0) parts.push(`${count(decided.released, 'action')} let go`);
-  if (decided.refused > 0) parts.push(`${count(decided.refused, 'action')} refused`);
+  if (subject.type === 'bound') {
+    if (decided.released > 0) parts.push('the run goes on');
+    if (decided.refused > 0) parts.push('the run is stopped');
+  } else {
+    if (decided.released > 0) parts.push(`${count(decided.released, 'action')} let go`);
+    if (decided.refused > 0) parts.push(`${count(decided.refused, 'action')} refused`);
+  }
   if (decided.cut > 0) parts.push(`${count(decided.cut, 'open connection')} cut`);
   if (decided.amendment.expires) parts.push(`it ends by itself on ${exact(decided.amendment.expires)}`);
   if (!decided.in_force) parts.push('the run is over, so it is only recorded');
   return `${parts.join('; ')}.`;
 }
 
-/** What taking a decision back did. */
-export function takenBackWords(decided: Decided): string {
+/** What taking a decision back did; without its subject, where only the record is known. */
+export function takenBackWords(decided: Decided, subject: Subject | null): string {
+  if (subject?.type === 'bound') {
+    return decided.amendment.decision === 'deny'
+      ? 'Taken back. A run that was stopped stays stopped.'
+      : 'Taken back: the bound is what it was before. What the run has used or written stays.';
+  }
   const cut = decided.cut > 0 ? `; ${count(decided.cut, 'open connection')} cut` : '';
   return `Taken back${cut}. Bytes already sent and files already written stay, and a file that is open stays open.`;
 }

@@ -33,6 +33,13 @@ describe('row of a run', () => {
     expect(row.get('a').attributes('href')).toBe('/run/rone/blocks');
     expect(row.attributes('data-run')).toBe('rone');
   });
+  it('says at which bound it is paused, while it waits there', async () => {
+    const paused = 'paused at its memory bound';
+    const row = mount(BoardRun, { props: { ...given, run: aRun({ open_blocks: 1 }), paused }, global: { plugins: [router] } });
+    expect(row.text()).toContain(paused);
+    await row.setProps({ run: aRun({ open_blocks: 0 }) });
+    expect(row.text()).not.toContain(paused);
+  });
   it('shows a hostile title of any length as plain, visible text', () => {
     const title = `<b>x</b>\u202e\n${'y'.repeat(10_000)}`;
     const row = mount(BoardRun, { props: { ...given, run: aRun({ title, state: 'hibernating' }) }, global: { plugins: [router] } });

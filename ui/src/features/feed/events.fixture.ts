@@ -1,4 +1,4 @@
-import type { Amendment, Block, Event, EventKind, Subject } from '@/ipc/bindings';
+import type { Amendment, Block, BlockState, BoundKind, Event, EventKind, Subject } from '@/ipc/bindings';
 import type { Answer, Ask } from './source';
 
 /** An event for tests. */
@@ -32,6 +32,12 @@ export const BLOCK: Block = {
   holders: [],
   state: 'open',
 };
+
+/** A block of a run that reached a bound. */
+export function atBound(bound: BoundKind, state: BlockState): Block {
+  const figures = bound === 'memory' ? { limit: 4 * 2 ** 30, seen: 4.2 * 2 ** 30 } : { limit: 512, seen: 512 };
+  return { ...BLOCK, subject: { type: 'bound', bound }, breach: { bound, ...figures }, ...state };
+}
 
 export const AMENDMENT: Amendment = {
   id: 'r7k2mqdx-a1',

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Event, EventKind } from '@/ipc/bindings';
-import { AMENDMENT, BLOCK, FILE, SUBJECT, event } from './events.fixture';
+import { AMENDMENT, BLOCK, FILE, SUBJECT, atBound, event } from './events.fixture';
 import { KIND_WORDS } from './filter';
 import { formatEvent } from './format';
 
@@ -125,6 +125,34 @@ const CASES: Record<string, [EventKind, [string, string, string]][]> = {
       ['accent', 'block', 'write 12 paths in /srv/data is held, 2 actions waiting: no rule allows it'],
     ],
     [
+      { kind: 'block', block: atBound('memory', { state: 'open' }) },
+      ['accent', 'block', 'the run is paused at its bound of memory, 4.2 GiB of 4 GiB'],
+    ],
+    [
+      { kind: 'block', block: atBound('memory', { state: 'amended', amendment: 'r7k2mqdx-a1' }) },
+      ['good', 'block', 'bound of memory was raised by r7k2mqdx-a1'],
+    ],
+    [
+      { kind: 'block', block: atBound('memory', { state: 'denied', by: 'operator', reason: 'too much' }) },
+      ['bad', 'block', 'bound of memory was not raised, the run is stopped: too much'],
+    ],
+    [
+      { kind: 'block', block: atBound('memory', { state: 'expired' }) },
+      ['warn', 'block', 'bound of memory: nobody decided in time, the run is stopped'],
+    ],
+    [
+      { kind: 'block', block: atBound('memory', { state: 'gone' }) },
+      ['idle', 'block', 'bound of memory: the run does not wait there any more'],
+    ],
+    [
+      { kind: 'block', block: atBound('processes', { state: 'gone' }) },
+      ['warn', 'block', 'bound of processes, 512 of 512 processes: more is refused to the run, which goes on'],
+    ],
+    [
+      { kind: 'block', block: atBound('processes', { state: 'amended', amendment: 'r7k2mqdx-a2' }) },
+      ['good', 'block', 'bound of processes was raised for later runs by r7k2mqdx-a2'],
+    ],
+    [
       { kind: 'block', block: { ...BLOCK, state: 'expired' } },
       ['warn', 'block', 'registry.example:443: nobody decided in time'],
     ],
@@ -150,10 +178,15 @@ const CASES: Record<string, [EventKind, [string, string, string]][]> = {
     ],
   ],
   bound: [
+    [{ kind: 'bound', bound: 'open_files', figure: '64', limit: '64', reached: true }, ['bad', 'bound', 'reached: open files, 64 of 64']],
     [{ kind: 'bound', bound: 'memory', figure: '2 GiB', limit: '2 GiB', reached: true }, ['bad', 'bound', 'reached: memory, 2 GiB of 2 GiB']],
-    [{ kind: 'bound', bound: 'wall', figure: '9 min', limit: '10 min', reached: false }, ['warn', 'bound', 'near: wall, 9 min of 10 min']],
+    [{ kind: 'bound', bound: 'wall', figure: '9 min', limit: '10 min', reached: false }, ['warn', 'bound', 'near: wall time, 9 min of 10 min']],
   ],
   sample: [
+    [
+      { kind: 'sample', cpu_millicores: null, memory_bytes: null, processes: null, disk_bytes: null },
+      ['idle', 'uses', 'nothing could be measured'],
+    ],
     [
       { kind: 'sample', cpu_millicores: 250, memory_bytes: 2097152, processes: 3, disk_bytes: null },
       ['idle', 'uses', '0.25 processors, memory 2.0 MiB, 3 processes'],
@@ -211,6 +244,8 @@ describe('formatEvent', () => {
       { kind: 'name_looked_up', name: evil },
       { kind: 'egress', subject: { ...SUBJECT, host: { name: evil } }, count: 1, verdict: 'refused', by: 'floor', why: evil },
       { kind: 'block', block: { ...BLOCK, why: evil } },
+      { kind: 'block', block: atBound('memory', { state: 'denied', by: 'operator', reason: evil }) },
+      { kind: 'block', block: atBound(evil as 'memory', { state: 'gone' }) },
       { kind: 'file', subject: { ...FILE, path: evil }, count: 1, verdict: 'refused', by: 'floor', why: evil },
       { kind: 'exec', program: evil, cwd: evil, count: 1 },
       { kind: 'exit', program: evil, code: 1, millis: 1, count: 1 },

@@ -1,4 +1,5 @@
 import type { Event, LogStream } from '@/ipc/bindings';
+import { boundName } from '@/features/blocks/bounds';
 import { bytes } from '@/lib/bytes';
 import { count, figure } from '@/lib/count';
 import { runWord } from '@/lib/state';
@@ -132,7 +133,7 @@ function say(event: Event): Said {
       return { tone: 'idle', word: 'policy', text: `revision ${figure(event.revision)} is in force${told.join('')}` };
     }
     case 'bound': {
-      const figures = `${oneLine(event.bound, 40)}, ${oneLine(event.figure, 80)} of ${oneLine(event.limit, 80)}`;
+      const figures = `${boundName(event.bound)}, ${oneLine(event.figure, 80)} of ${oneLine(event.limit, 80)}`;
       return event.reached
         ? { tone: 'bad', word: 'bound', text: `reached: ${figures}` }
         : { tone: 'warn', word: 'bound', text: `near: ${figures}` };
@@ -144,7 +145,7 @@ function say(event: Event): Said {
         event.processes === null ? null : count(event.processes, 'process', 'processes'),
         event.disk_bytes === null ? null : `disk ${bytes(event.disk_bytes)}`,
       ];
-      return { tone: 'idle', word: 'uses', text: parts.filter((part) => part !== null).join(', ') };
+      return { tone: 'idle', word: 'uses', text: parts.filter((part) => part !== null).join(', ') || 'nothing could be measured' };
     }
     case 'commits': {
       const ours = event.finished_by_us ? '; the last one holds what the agent had left uncommitted' : '';

@@ -1,4 +1,5 @@
-import type { Amendment, Block, CancelCause, Host, RunState, StepResult, Subject, Wall } from '@/ipc/bindings';
+import { boundName, breachWords, pausesAt } from '@/features/blocks/bounds';
+import type { Amendment, Block, BoundKind, CancelCause, Host, RunState, StepResult, Subject, Wall } from '@/ipc/bindings';
 import { oneLine, visibleText } from '@/lib/text';
 import { duration } from '@/lib/time';
 import type { Tone } from '@/lib/state';
@@ -14,7 +15,7 @@ export function hostWords(host: Host): string {
 /** What was attempted: "registry.example:443", "udp time.example:123", "write /srv/data". */
 export function subjectWords(subject: Subject): string {
   if (subject.type === 'file') return `${subject.access} ${oneLine(subject.path, 300)}`;
-  if (subject.type === 'bound') return `bound of ${subject.bound.replaceAll('_', ' ')}`;
+  if (subject.type === 'bound') return `bound of ${boundName(subject.bound)}`;
   const where = `${hostWords(subject.host)}:${subject.port}`;
   const resolved = subject.resolved ?? null;
   const private_ = resolved === null ? '' : ` (its private address ${oneLine(resolved, 64)})`;
@@ -104,10 +105,11 @@ export function stateWords(state: RunState): string {
 
 export function blockWords(block: Block): { words: string; tone: Tone } {
   const { file, subject: tried } = block;
-  const several = tried.type === 'file' && file && file.different > 1;
-  const subject = several
-    ? `${tried.access} ${String(file.different)} paths in ${oneLine(file.folder, 300)}`
-    : subjectWords(tried);
+  if (tried.type === 'bound') return boundBlockWords(block, tried.bound);
+  const subject =
+    tried.type === 'file' && file && file.different > 1
+      ? `${tried.access} ${String(file.different)} paths in ${oneLine(file.folder, 300)}`
+      : subjectWords(tried);
   switch (block.state) {
     case 'open':
       return {
@@ -125,6 +127,35 @@ export function blockWords(block: Block): { words: string; tone: Tone } {
       return { words: `${subject}: nobody decided in time`, tone: 'warn' };
     case 'gone':
       return { words: `${subject}: every process behind it ended or gave up`, tone: 'idle' };
+    default:
+      return { words: `${subject}: ${unknownWords(block)}`, tone: 'warn' };
+  }
+}
+
+/** A run at its bound: whether it waits there, and what became of it. */
+function boundBlockWords(block: Block, bound: BoundKind): { words: string; tone: Tone } {
+  const subject = `bound of ${boundName(bound)}`;
+  const at = block.breach ? `${subject}, ${breachWords(block.breach)}` : subject;
+  const isPaused = pausesAt(bound);
+  switch (block.state) {
+    case 'open':
+      return isPaused
+        ? { words: `the run is paused at its ${at}`, tone: 'accent' }
+        : { words: `${at}: more is refused to the run, which goes on`, tone: 'warn' };
+    case 'amended': {
+      const what = isPaused ? 'was raised' : 'was raised for later runs';
+      return { words: `${subject} ${what} by ${oneLine(block.amendment, 40)}`, tone: 'good' };
+    }
+    case 'denied': {
+      const reason = block.reason === '' ? '' : `: ${oneLine(block.reason, 200)}`;
+      return { words: `${subject} was not raised${isPaused ? ', the run is stopped' : ''}${reason}`, tone: 'bad' };
+    }
+    case 'expired':
+      return { words: `${subject}: nobody decided in time, the run is stopped`, tone: 'warn' };
+    case 'gone':
+      return isPaused
+        ? { words: `${subject}: the run does not wait there any more`, tone: 'idle' }
+        : { words: `${at}: more is refused to the run, which goes on`, tone: 'warn' };
     default:
       return { words: `${subject}: ${unknownWords(block)}`, tone: 'warn' };
   }

@@ -20,6 +20,12 @@ describe('a policy in words', () => {
     expect(new Set(keys).size).toBe(keys.length);
   });
 
+  it('lists the bounds that were raised', () => {
+    const origin = { id: 'amendment:r7k2mqdx-a3', layer: 'amendment', source: 'amended by you', amendment: 'r7k2mqdx-a3' } as const;
+    const layers = byLayer({ ...samplePolicy(), bounds: [{ origin, bound: 'memory', limit: 6 * 2 ** 30 }] });
+    expect(layers[4]?.rows.at(-1)).toMatchObject({ kind: 'raise', words: 'memory to 6 GiB', amendment: 'r7k2mqdx-a3' });
+  });
+
   it('writes a rule as the command line does', () => {
     expect(ruleWords(sampleRule('order', { host: { one_label_under: 'example.com' } }))).toBe('tcp *.example.com:443');
     expect(ruleWords(sampleRule('order', { host: { any_depth_under: 'example.com' } }))).toBe('tcp **.example.com:443');
@@ -41,9 +47,12 @@ describe('a policy in words', () => {
   it('names the bounds that are set', () => {
     const none = { wall_seconds: null, memory_bytes: null, processes: null, output_bytes: null };
     expect(boundsWords(none)).toEqual(['Those of the engine']);
-    expect(boundsWords({ ...none, wall_seconds: 7200, memory_bytes: 4 * 2 ** 30, hold_seconds: 60 })).toEqual([
+    expect(boundsWords({ ...none, wall_seconds: 7200, memory_bytes: 4 * 2 ** 30, hold_seconds: 60, cpu_millicores: 2500, disk_bytes: 2 ** 30, open_files: 4096 })).toEqual([
       'Wall time 2 h',
       'Memory 4.0 GiB',
+      '2.5 processors',
+      'Disk 1.0 GiB',
+      '4,096 open files of each process',
       '1 min for an answer to what is held',
     ]);
   });

@@ -2,6 +2,7 @@
 
 import type {
   AmendmentId,
+  BoundRule,
   Bounds,
   Denial,
   EgressRule,
@@ -16,13 +17,14 @@ import { bytes } from '@/lib/bytes';
 import { figure } from '@/lib/count';
 import { visibleText } from '@/lib/text';
 import { duration, exact } from '@/lib/time';
+import { boundName, figureWords } from '@/features/blocks/bounds';
 import { subjectWords } from '@/features/blocks/words';
 
 /** The layers, widest first: later ones are narrower and win. */
 export const LAYERS: readonly Layer[] = ['floor', 'profile', 'project', 'order', 'amendment'];
 
 /** What a rule does. */
-export type RuleKind = 'allow' | 'deny' | 'read' | 'write';
+export type RuleKind = 'allow' | 'deny' | 'read' | 'write' | 'raise';
 
 /** One rule as it is shown. */
 export interface RuleRow {
@@ -45,6 +47,7 @@ export function byLayer(policy: Policy): LayerRows[] {
     ...policy.egress.map((rule) => ({ layer: rule.origin.layer, row: egressRow(rule) })),
     ...policy.denials.map((denial) => ({ layer: denial.origin.layer, row: denialRow(denial) })),
     ...policy.paths.map((path) => ({ layer: path.origin.layer, row: pathRow(path) })),
+    ...(policy.bounds ?? []).map((rule) => ({ layer: rule.origin.layer, row: boundRow(rule) })),
   ];
   return LAYERS.map((layer) => ({
     layer,
@@ -72,6 +75,10 @@ function pathRow(path: PathRule): RuleRow {
   if (path.applies?.use === 'holds') text += ' once';
   if (path.expires) text += ` until ${exact(path.expires)}`;
   return row(path.origin, path.access, text);
+}
+
+function boundRow(rule: BoundRule): RuleRow {
+  return row(rule.origin, 'raise', `${boundName(rule.bound)} to ${figureWords(rule.bound, rule.limit)}`);
 }
 
 /** `tcp *.example.com:443 at 10.0.0.0/8 once until 1 Feb 2026`. */
@@ -137,10 +144,14 @@ export function layerMeaning(layer: Layer): string {
 export function boundsWords(bounds: Bounds): string[] {
   const lines: string[] = [];
   const { wall_seconds, memory_bytes, processes, output_bytes, hold_seconds } = bounds;
+  const { cpu_millicores, disk_bytes, open_files } = bounds;
   if (wall_seconds !== null) lines.push(`Wall time ${duration(wall_seconds * 1000)}`);
   if (memory_bytes !== null) lines.push(`Memory ${bytes(memory_bytes)}`);
   if (processes !== null) lines.push(`${figure(processes)} processes`);
   if (output_bytes !== null) lines.push(`Output ${bytes(output_bytes)}`);
+  if (cpu_millicores) lines.push(figureWords('cpu', cpu_millicores));
+  if (disk_bytes) lines.push(`Disk ${bytes(disk_bytes)}`);
+  if (open_files) lines.push(`${figure(open_files)} open files of each process`);
   if (hold_seconds) lines.push(`${duration(hold_seconds * 1000)} for an answer to what is held`);
   return lines.length > 0 ? lines : ['Those of the engine'];
 }

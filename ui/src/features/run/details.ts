@@ -1,6 +1,7 @@
 import type { Bounds, MergeEntry, RunDetailsView } from '@/ipc/bindings';
 import { bytes } from '@/lib/bytes';
 import { figure } from '@/lib/count';
+import { figureWords } from '@/features/blocks/bounds';
 import { wallWords } from '@/features/feed/words';
 import { oneLine } from '@/lib/text';
 import { duration } from '@/lib/time';
@@ -14,6 +15,9 @@ export function boundRows(bounds: Bounds): { label: string; text: string }[] {
     { label: 'Time', text: told(bounds.wall_seconds, seconds) },
     { label: 'Memory', text: told(bounds.memory_bytes, bytes) },
     { label: 'Processes', text: told(bounds.processes, figure) },
+    { label: 'Processor time', text: told(bounds.cpu_millicores, (n) => figureWords('cpu', n)) },
+    { label: 'Disk', text: told(bounds.disk_bytes, bytes) },
+    { label: 'Open files of a process', text: told(bounds.open_files, figure) },
     { label: 'Output', text: told(bounds.output_bytes, bytes) },
     {
       label: 'A held action waits',

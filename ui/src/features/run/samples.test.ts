@@ -49,6 +49,12 @@ describe('gauges', () => {
     expect(gauges.find((gauge) => gauge.id === 'disk')?.history).toEqual([null, null]);
   });
 
+  it('show the share of the disk and of the processors where those are bounded', () => {
+    const bounds = { ...BOUNDS, disk_bytes: 2 ** 31, cpu_millicores: 2_000 };
+    const gauges = told(gaugesOf({ samples: [sample(1, { disk_bytes: 2 ** 30 })], bounds, wallLeftMs: null }));
+    expect(gauges).toMatchObject({ cpu: [0.75, '1.50 cores of 2.00 cores'], disk: [0.5, '1.0 GiB of 2.0 GiB'] });
+  });
+
   it('tell a bounded time that nobody measured from none at all', () => {
     expect(told(gaugesOf({ samples: [], bounds: BOUNDS, wallLeftMs: null }))['time']).toEqual([null, 'not measured']);
   });

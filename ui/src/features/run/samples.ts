@@ -38,7 +38,7 @@ export function gaugesOf({ samples, bounds, wallLeftMs }: Measured): Gauge[] {
     {
       id: 'cpu',
       label: 'CPU',
-      ...told(last?.cpu_millicores ?? null, null, (n) => `${(n / 1000).toFixed(2)} cores`),
+      ...told(last?.cpu_millicores ?? null, bounds?.cpu_millicores ?? null, (n) => `${(n / 1000).toFixed(2)} cores`),
       history: history((sample) => sample.cpu_millicores),
     },
     {
@@ -53,7 +53,7 @@ export function gaugesOf({ samples, bounds, wallLeftMs }: Measured): Gauge[] {
       ...told(last?.processes ?? null, bounds?.processes ?? null, figure),
       history: history((sample) => sample.processes),
     },
-    { id: 'disk', label: 'Disk', ...told(last?.disk_bytes ?? null, null, bytes), history: history((sample) => sample.disk_bytes) },
+    { id: 'disk', label: 'Disk', ...told(last?.disk_bytes ?? null, bounds?.disk_bytes ?? null, bytes), history: history((sample) => sample.disk_bytes) },
     { id: 'time', label: 'Time left', ...timeLeft(bounds, wallLeftMs), history: [] },
   ];
 }
