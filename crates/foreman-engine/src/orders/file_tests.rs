@@ -40,6 +40,7 @@ bounds = { wall = "2h", memory = "4GiB", processes = 64 }
 setup = "make deps"
 checks = ["make test"]
 unattended = true
+hold_reads = true
 priority = true
 impact = "high"
 complexity = "small"
@@ -83,7 +84,7 @@ fn every_key_of_an_order_is_read() {
     );
     assert_eq!(spec.gate, OrderGate::Checks);
     assert_eq!(spec.estimate_wall_seconds, Some(5400));
-    assert!(spec.run.unattended && spec.hints.priority);
+    assert!(spec.run.unattended && spec.run.hold_reads && spec.hints.priority);
     let used: Vec<&str> = WHOLE
         .lines()
         .filter_map(|line| Some(line.split_once(" = ")?.0))
