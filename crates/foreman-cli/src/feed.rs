@@ -12,6 +12,7 @@ use foreman_domain::{
     EventKind, LogStream, RunState, StepKind, Wall, sanitize_line,
 };
 use std::collections::HashMap;
+use std::path::Path;
 
 /// The left edge of everything the cage prints.
 pub const GUTTER: &str = "│ ";
@@ -328,11 +329,11 @@ impl Feed {
                 let what = argv
                     .filter(|argv| !argv.is_empty())
                     .unwrap_or_else(|| sanitize_line(program.as_str()));
-                let text = format!(
-                    "runs: {} (in {})",
-                    shortened(&what),
-                    sanitize_line(cwd.as_str())
-                );
+                let mut text = format!("runs: {}", shortened(&what));
+                // A run's worktree is named after it; that a program runs there is no news.
+                if !Path::new(cwd.as_str()).ends_with(event.run.as_str()) {
+                    text = format!("{text} (in {})", sanitize_line(cwd.as_str()));
+                }
                 self.counted(at, Tone::Dim, text, *count);
             }
             // That a program ended well is no news; its step says the rest.

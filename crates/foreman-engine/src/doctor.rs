@@ -51,15 +51,27 @@ impl Engine {
         let truths = self.compare(request.repair).await?;
         notes.extend(differences(&truths));
         let (tier, words) = tier(&findings);
+        let in_groups = findings
+            .walls
+            .iter()
+            .any(|finding| finding.wall == Wall::Cgroup && finding.holds);
+        let memory = if in_groups {
+            "memory of all processes and of files in memory, by the kernel"
+        } else {
+            "memory of all processes and of files in memory, by a watchdog"
+        };
         Ok(DoctorReport {
             tier: tier.to_owned(),
             words,
             walls: findings.walls.into_iter().map(report).collect(),
             bounds: [
-                "wall time",
-                "output of all steps together",
+                "wall time, while a run is not paused",
+                "processors, rationed",
+                memory,
                 "processes and threads",
-                "memory of all processes and of files in memory, by a watchdog",
+                "disk: the worktree and the cage's scratch folders, sampled",
+                "output of all steps together",
+                "open files of each process",
             ]
             .map(str::to_owned)
             .to_vec(),

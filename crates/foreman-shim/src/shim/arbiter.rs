@@ -35,7 +35,7 @@ use retell::{Retold, Teller, Told};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use why::{Refusal, Refusals};
 
@@ -68,6 +68,8 @@ struct Inner {
     lookups: Semaphore,
     /// Where no rule reaches, and the way to show places in the cage; set once there is a cage.
     files: OnceLock<files::Ground>,
+    /// True while our own steps run, which collect the work: their programs are no news.
+    collects: OnceLock<watch::Receiver<bool>>,
 }
 
 struct State {
@@ -164,6 +166,7 @@ impl Arbiter {
             bounds_moved: Notify::new(),
             lookups: Semaphore::new(LOOKUPS),
             files: OnceLock::new(),
+            collects: OnceLock::new(),
         }))
     }
 

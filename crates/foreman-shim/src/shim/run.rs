@@ -436,6 +436,7 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
             hold_files(spec, &cage, desk, &gateway_ends).await;
             desk.arbiter.open();
             let collects = watch::Sender::new(false);
+            desk.arbiter.tells_no_programs_while(collects.subscribe());
             let watcher = Some(Arc::clone(&keeper.said_too_much));
             let plan = Plan {
                 cage: Arc::clone(&cage),

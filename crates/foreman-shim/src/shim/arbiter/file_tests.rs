@@ -447,3 +447,35 @@ async fn programs_are_told_with_what_they_say_and_how_they_end() {
     assert_eq!((execs, ends, failed), (1_000, 1_000, 1));
     assert!(events.len() < 60, "{} events", events.len());
 }
+
+#[tokio::test]
+async fn programs_of_our_own_steps_are_no_news() {
+    let bench = bench(HoldMode::Hold).await;
+    let collects = tokio::sync::watch::Sender::new(false);
+    bench.arbiter.tells_no_programs_while(collects.subscribe());
+    let executed = |pid| {
+        bench.arbiter.executed(Executed {
+            pid,
+            parent: 1,
+            path: "/usr/bin/git".into(),
+            argv: vec!["git".into(), pid.to_string()],
+            cwd: "/home/op/w".into(),
+        });
+    };
+    let exited = |pid| {
+        bench.arbiter.exited(Exited {
+            pid,
+            exit: Some(foreman_cage::Exit::Code(0)),
+            millis: 3,
+        });
+    };
+    executed(10);
+    collects.send_replace(true);
+    executed(11);
+    exited(11);
+    // What the agent left is ended only now.
+    exited(10);
+    let events = bench.events().await;
+    let told = |kind: &str| events.iter().filter(|one| one.kind.tag() == kind).count();
+    assert_eq!((told("exec"), told("exit")), (1, 1));
+}

@@ -13,7 +13,7 @@ use foreman_domain::{
 use foreman_policy::{Opening, Question, Ruling, file_floor};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// Where no rule reaches on this machine, beside what no machine opens.
 #[derive(Debug, Clone)]
@@ -115,6 +115,9 @@ impl FileJudge for Arbiter {
         if state.phase != Phase::Open {
             return;
         }
+        if self.0.is_collecting() {
+            return;
+        }
         let told = state.programs.executed(program);
         self.0.retell(&mut state, told);
         self.0.tell_due(&mut state);
@@ -123,6 +126,9 @@ impl FileJudge for Arbiter {
     fn exited(&self, program: Exited) {
         let mut state = self.0.lock();
         if state.phase != Phase::Open {
+            return;
+        }
+        if self.0.is_collecting() && !state.programs.knows(program.pid) {
             return;
         }
         let told = state.programs.exited(program);
@@ -147,7 +153,20 @@ impl FileJudge for Arbiter {
     }
 }
 
+impl Arbiter {
+    /// From here on programs are not told of while this is true: nothing of the run's own runs then.
+    pub(in crate::shim) fn tells_no_programs_while(&self, collects: watch::Receiver<bool>) {
+        let _ = self.0.collects.set(collects);
+    }
+}
+
 impl Inner {
+    fn is_collecting(&self) -> bool {
+        self.collects
+            .get()
+            .is_some_and(|collects| *collects.borrow())
+    }
+
     fn ask_file(&self, path: &Path, subject: &Subject, file: &FileHold) -> Answer<FileVerdict> {
         let mut guard = self.lock();
         let at = At::now();

@@ -33,6 +33,11 @@ impl Programs {
         }
     }
 
+    /// Whether it was told of and has not ended.
+    pub(super) fn knows(&self, pid: u32) -> bool {
+        self.0.contains_key(&pid)
+    }
+
     pub(super) fn exited(&mut self, ended: Exited) -> Retold {
         let (code, signal) = match ended.exit {
             Some(Exit::Code(code)) => (Some(code.into()), None),
