@@ -4,7 +4,7 @@ use foreman_domain::EventKind;
 use std::time::{Duration, Instant};
 
 /// At the latest after so long, and never sooner than that.
-const LATEST: Duration = Duration::from_secs(30);
+pub(super) const LATEST: Duration = Duration::from_secs(30);
 const SOONEST: Duration = Duration::from_secs(1);
 /// Changes below these are not told, however large a part they are.
 const LEAST_BYTES: u64 = 1 << 20;

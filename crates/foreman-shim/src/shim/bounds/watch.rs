@@ -5,13 +5,14 @@
 //! with as many processes as before. From there to half of the bound is a second or more for a program that
 //! takes memory as fast as kernels give it. Otherwise it is looked at every second, and four times a second
 //! from half of the bound on, where the next step may be the last. Without a bound that needs looks it is
-//! looked at every five seconds, for its samples.
+//! looked at for its samples only: every five seconds, and twice as seldom each time that nothing was done, down
+//! to as often as a sample is due.
 
 use super::group;
 use super::keeper::{Keeper, RAISED_LIVE};
 use super::limits::{Reading, Warnings, name, words};
 use super::ration::Ration;
-use super::samples::{Samples, Seen};
+use super::samples::{LATEST, Samples, Seen};
 use crate::shim::plan::Plan;
 use crate::shim::ticks::Ticks;
 use foreman_domain::{BoundKind, Breach, CancelCause, EventKind};
@@ -23,6 +24,8 @@ use tokio::time::sleep;
 /// Grace of the stop when time or output is used up; what would go on taking memory gets none.
 const GRACE: Duration = Duration::from_secs(5);
 const LOOK_IDLY: Duration = Duration::from_secs(5);
+/// Processor time between two looks, in milliseconds, up to which nothing was done.
+const NOTHING_DONE_MS: u64 = 50;
 const LOOK_CALMLY: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(super) const LOOK_CLOSELY: Duration = Duration::from_millis(250);
@@ -61,6 +64,9 @@ pub(super) struct Watch<'a> {
     pub(super) rationed_at: Instant,
     counts: group::Counts,
     processes: u64,
+    /// What had been spent on processors at the last look, and the pause after it without a bound.
+    spent: u64,
+    idle: Duration,
     /// The walk through the worktree that was read last.
     pub(super) walk: u64,
     /// Walks one after the other that could not look into everything.
@@ -86,6 +92,8 @@ impl<'a> Watch<'a> {
             rationed_at: Instant::now(),
             counts: group::Counts::default(),
             processes: 0,
+            spent: 0,
+            idle: LOOK_IDLY,
             walk: 0,
             hidden: 0,
             walked: (None, 0),
@@ -172,7 +180,13 @@ impl<'a> Watch<'a> {
             self.plan.feed.tell(event);
         }
         self.tell_counts();
-        let mut next = LOOK_IDLY;
+        let spent = seen.cpu_ms.unwrap_or(0);
+        let done = spent.abs_diff(std::mem::replace(&mut self.spent, spent));
+        self.idle = idle_pause(self.idle, is_unchanged && done <= NOTHING_DONE_MS);
+        let is_counted = [BoundKind::Processes, BoundKind::OpenFiles]
+            .iter()
+            .any(|bound| self.keeper.limits.of(*bound).is_some());
+        let mut next = if is_counted { LOOK_IDLY } else { self.idle };
         if let (Some(limit), Some(used)) = (memory, seen.memory) {
             next = next.min(pause_at(used, limit, is_unchanged));
             self.read(BoundKind::Memory, used, limit).await?;
@@ -448,6 +462,15 @@ pub(super) fn grace_of(bound: BoundKind) -> Duration {
     }
 }
 
+/// The pause before the next look that only samples need.
+fn idle_pause(before: Duration, nothing_was_done: bool) -> Duration {
+    if nothing_was_done {
+        before.saturating_mul(2).min(LATEST)
+    } else {
+        LOOK_IDLY
+    }
+}
+
 fn pause_at(used: u64, limit: u64, is_unchanged: bool) -> Duration {
     if used >= limit / 2 {
         LOOK_CLOSELY
@@ -472,6 +495,16 @@ mod tests {
             assert_eq!(pause_at(used, 100, true), LOOK_CLOSELY);
         }
         assert_eq!(pause_at(0, 0, true), LOOK_CLOSELY);
+    }
+
+    #[test]
+    fn a_run_that_does_nothing_is_looked_at_as_seldom_as_a_sample_is_due() {
+        let mut pause = LOOK_IDLY;
+        for seconds in [10, 20, 30, 30] {
+            pause = idle_pause(pause, true);
+            assert_eq!(pause, Duration::from_secs(seconds));
+        }
+        assert_eq!(idle_pause(pause, false), LOOK_IDLY);
     }
 
     #[test]
