@@ -33,11 +33,15 @@ impl Process {
         self.words.iter().any(|word| word.contains(text))
     }
 
-    /// Its parent, where that is the `nsenter` which started it in the world.
-    pub fn enters_the_world(&self) -> Option<i32> {
+    fn parent(&self) -> Option<i32> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-        let parent = parent.trim().parse().ok()?;
+        parent.trim().parse().ok()
+    }
+
+    /// Its parent, where that is the `nsenter` which started it in the world.
+    pub fn enters_the_world(&self) -> Option<i32> {
+        let parent = self.parent()?;
         let name = fs::read_to_string(format!("/proc/{parent}/comm")).ok()?;
         (name.trim() == "nsenter").then_some(parent)
     }
@@ -118,7 +122,15 @@ impl Table {
             let run = place.strip_suffix("/spec.json")?.to_owned();
             (!run.contains('/')).then_some((run, process))
         });
-        shims.collect()
+        let shims: Vec<_> = shims.collect();
+        // While a cage is built its first process still looks like the shim that forked it; killing that one
+        // is a cage that could not be built, not a shim that is gone.
+        let is_a_shim = |process: &Process| {
+            let parent = process.parent();
+            !shims.iter().any(|(_, shim)| Some(shim.pid) == parent)
+        };
+        let own = shims.iter().filter(|(_, process)| is_a_shim(process));
+        own.cloned().collect()
     }
 }
 
