@@ -49,6 +49,7 @@ export const TEST_PACKAGES = [
   { name: "openssh-client", why: "a client under test (git over ssh)", has: () => which("ssh") },
   { name: "openssh-server", why: "the server that ssh talks to", has: () => which("sshd") },
   { name: "bubblewrap", why: "the sandbox that benches compare with", has: () => which("bwrap") },
+  { name: "desktop-file-utils", why: "tells a desktop which program opens sdf:// links", has: () => which("update-desktop-database") },
   { name: "iproute2", why: "attacks on routes", has: () => which("ip") },
   { name: "nftables", why: "attacks on firewall rules", has: () => which("nft") },
   { name: "util-linux", why: "enters the namespaces that tests make", has: () => which("nsenter") },
