@@ -1,11 +1,12 @@
 //! Files: what is held, shown, hidden and told, with a cage that only writes down what it is asked.
 
 use super::places::{Doing, Places};
+use super::tests::all_events;
 use super::*;
 use crate::shim::feed::FeedThread;
 use foreman_cage::files::{Executed, Exited, FileAttempt, FileJudge, Target};
 use foreman_domain::{
-    Amendment, AmendmentId, AmendmentState, BlockState, ConnectVerdict, Decision, Event, EventSeq,
+    Amendment, AmendmentId, AmendmentState, BlockState, ConnectVerdict, Decision, Event,
     FileAccess, ProcessRef, Scope,
 };
 use foreman_policy::{Denial, Layer, Origin, PathRule, Use};
@@ -182,23 +183,7 @@ impl Bench {
     /// All events, once the run is over.
     async fn events(self) -> Vec<Event> {
         self.arbiter.close();
-        let thread = self.thread;
-        tokio::task::spawn_blocking(move || thread.close())
-            .await
-            .unwrap();
-        let mut events = Vec::new();
-        let mut after = EventSeq(0);
-        loop {
-            let page = self.feed.lines_after(after, 512).unwrap();
-            let Some((last, _)) = page.last() else {
-                return events;
-            };
-            after = *last;
-            events.extend(
-                page.iter()
-                    .map(|(_, line)| serde_json::from_slice::<Event>(line).unwrap()),
-            );
-        }
+        all_events(&self.feed, self.thread).await
     }
 }
 

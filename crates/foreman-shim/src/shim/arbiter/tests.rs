@@ -136,23 +136,27 @@ impl Bench {
     /// All events, once the run is over.
     async fn events(self) -> Vec<Event> {
         self.arbiter.close();
-        let thread = self.thread;
-        tokio::task::spawn_blocking(move || thread.close())
-            .await
-            .unwrap();
-        let mut events = Vec::new();
-        let mut after = EventSeq(0);
-        loop {
-            let page = self.feed.lines_after(after, 512).unwrap();
-            let Some((last, _)) = page.last() else {
-                return events;
-            };
-            after = *last;
-            events.extend(
-                page.iter()
-                    .map(|(_, line)| serde_json::from_slice::<Event>(line).unwrap()),
-            );
-        }
+        all_events(&self.feed, self.thread).await
+    }
+}
+
+/// All events of a feed, once nobody tells it anything more.
+pub(super) async fn all_events(feed: &Feed, thread: FeedThread) -> Vec<Event> {
+    tokio::task::spawn_blocking(move || thread.close())
+        .await
+        .unwrap();
+    let mut events = Vec::new();
+    let mut after = EventSeq(0);
+    loop {
+        let page = feed.lines_after(after, 512).unwrap();
+        let Some((last, _)) = page.last() else {
+            return events;
+        };
+        after = *last;
+        events.extend(
+            page.iter()
+                .map(|(_, line)| serde_json::from_slice::<Event>(line).unwrap()),
+        );
     }
 }
 
