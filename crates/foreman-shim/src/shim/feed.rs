@@ -2,8 +2,9 @@
 //! reads them back for the engine.
 //!
 //! An event is numbered when it is told, and visible to a reader once it is on disk. A group is
-//! synced after 25 ms, at 512 events, or at once when it holds a kind that must be durable. The queue
-//! is bounded: output waits for room, so that a fast writer in the cage is slowed down; the other
+//! synced after 25 ms, at 512 events, or at once when it holds a kind that must be durable. What is only
+//! told in passing waits for such a group, so that a run that does nothing costs next to nothing. The
+//! queue is bounded: output waits for room, so that a fast writer in the cage is slowed down; the other
 //! kinds are few by their own limits and are dropped, counted, only far beyond that bound.
 //!
 //! A failing disk never ends the process: the failure is told once ([`Feed::failure`]), the queue is
@@ -25,6 +26,8 @@ use tokio::sync::{Notify, watch};
 const GROUP: usize = 512;
 /// A group is written when its first event is this old.
 const GROUP_AGE: Duration = Duration::from_millis(25);
+/// A group of nothing but events told in passing is written when its first is this old.
+const PASSING_AGE: Duration = Duration::from_mins(5);
 /// Output waits for room beyond this many events or bytes in the queue.
 const QUEUE: usize = 4_096;
 const QUEUE_BYTES: usize = 8 << 20;
@@ -67,7 +70,8 @@ struct Shared {
 struct Queue {
     events: VecDeque<Event>,
     bytes: usize,
-    oldest: Option<Instant>,
+    /// When the group is to be written at the latest.
+    due: Option<Instant>,
     urgent: bool,
     closed: bool,
     last: EventSeq,
@@ -121,6 +125,11 @@ impl Feed {
         self.tell_of(kind, None, None)
     }
 
+    /// Tells an event that may wait for the next group, for five minutes at most; gives its number.
+    pub(super) fn tell_in_passing(&self, kind: EventKind) -> EventSeq {
+        self.tell_within(PASSING_AGE, At::now(), kind, None, None)
+    }
+
     /// Tells an event of a step or process; gives its number.
     pub(super) fn tell_of(
         &self,
@@ -140,6 +149,17 @@ impl Feed {
         step: Option<&StepName>,
         process: Option<ProcessRef>,
     ) -> EventSeq {
+        self.tell_within(GROUP_AGE, at, kind, step, process)
+    }
+
+    fn tell_within(
+        &self,
+        age: Duration,
+        at: At,
+        kind: EventKind,
+        step: Option<&StepName>,
+        process: Option<ProcessRef>,
+    ) -> EventSeq {
         let mut queue = lock(&self.0.queue);
         if queue.closed || queue.events.len() >= QUEUE_HARD {
             queue.dropped += 1;
@@ -153,8 +173,13 @@ impl Feed {
             self.enqueue(&mut queue, at, EventKind::Warning { message }, None, None);
         }
         let seq = self.enqueue(&mut queue, at, kind, step.cloned(), process);
-        // Otherwise the thread already sleeps for no longer than the group may grow old.
-        let wake = queue.urgent || queue.events.len() == 1 || queue.events.len() >= GROUP;
+        let due = Instant::now() + age;
+        let is_sooner = queue.due.is_none_or(|before| due < before);
+        if is_sooner {
+            queue.due = Some(due);
+        }
+        // Otherwise the thread already sleeps for no longer than until the group is due.
+        let wake = queue.urgent || is_sooner || queue.events.len() >= GROUP;
         drop(queue);
         if wake {
             self.0.filled.notify_one();
@@ -174,7 +199,6 @@ impl Feed {
         queue.last = seq;
         queue.urgent |= kind.is_durable_at_once();
         queue.bytes += size_of_output(&kind);
-        queue.oldest.get_or_insert_with(Instant::now);
         let run = self.0.run.clone();
         queue.events.push_back(Event {
             v: WIRE_VERSION,
@@ -354,22 +378,22 @@ fn report_failure(shared: &Shared, error: &JournalError) {
 fn next_group(shared: &Shared) -> (VecDeque<Event>, bool) {
     let mut queue = lock(&shared.queue);
     loop {
-        let age = queue.oldest.map(|oldest| oldest.elapsed());
-        let due =
-            queue.urgent || queue.events.len() >= GROUP || age.is_some_and(|age| age >= GROUP_AGE);
-        if queue.closed || due {
+        let left = queue
+            .due
+            .map(|due| due.saturating_duration_since(Instant::now()));
+        let is_due = queue.urgent || queue.events.len() >= GROUP || left == Some(Duration::ZERO);
+        if queue.closed || is_due {
             queue.bytes = 0;
-            queue.oldest = None;
+            queue.due = None;
             queue.urgent = false;
             return (std::mem::take(&mut queue.events), queue.closed);
         }
-        queue = match age {
+        queue = match left {
             None => shared
                 .filled
                 .wait(queue)
                 .unwrap_or_else(PoisonError::into_inner),
-            Some(age) => {
-                let left = GROUP_AGE.saturating_sub(age);
+            Some(left) => {
                 let waited = shared.filled.wait_timeout(queue, left);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }

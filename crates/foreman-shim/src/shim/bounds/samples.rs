@@ -1,4 +1,5 @@
-//! What the journal is told of what a run uses: when it changed by a tenth, and after half a minute.
+//! What the journal is told of what a run uses: when it changed by a tenth, and, in passing, after half a
+//! minute.
 
 use foreman_domain::EventKind;
 use std::time::{Duration, Instant};
@@ -9,6 +10,8 @@ const SOONEST: Duration = Duration::from_secs(1);
 /// Changes below these are not told, however large a part they are.
 const LEAST_BYTES: u64 = 1 << 20;
 const LEAST_PROCESSES: u64 = 4;
+/// A run that used less of the processor than this is doing nothing.
+const IDLE_MILLICORES: u32 = 10;
 
 /// What was seen at one moment. What is absent was not looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,6 +22,14 @@ pub(super) struct Seen {
     pub(super) disk: Option<u64>,
 }
 
+/// What is to be told.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) sample: EventKind,
+    /// The run does nothing: whoever keeps this need not be woken for it.
+    pub(super) in_passing: bool,
+}
+
 /// Decides what is told.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
@@ -26,13 +37,14 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// The event, where this is to be told.
-    pub(super) fn take_in(&mut self, seen: Seen, now: Instant) -> Option<EventKind> {
+    /// What is to be told of this, if anything.
+    pub(super) fn take_in(&mut self, seen: Seen, now: Instant) -> Option<Told> {
         let before = self.last;
+        let mut is_unchanged = false;
         if let Some((at, last)) = before {
             let age = now.saturating_duration_since(at);
-            let is_due = age >= LATEST || (age >= SOONEST && has_changed(&last, &seen));
-            if !is_due {
+            is_unchanged = !has_changed(&last, &seen);
+            if age < if is_unchanged { LATEST } else { SOONEST } {
                 return None;
             }
         }
@@ -43,14 +55,16 @@ impl Samples {
             let used = seen.cpu_ms?.checked_sub(last.cpu_ms?)?;
             u32::try_from(used.saturating_mul(1_000) / millis).ok()
         });
-        Some(EventKind::Sample {
+        let sample = EventKind::Sample {
             cpu_millicores,
             memory_bytes: seen.memory,
             processes: seen
                 .processes
                 .map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
             disk_bytes: seen.disk,
-        })
+        };
+        let in_passing = is_unchanged && cpu_millicores.is_some_and(|used| used < IDLE_MILLICORES);
+        Some(Told { sample, in_passing })
     }
 }
 
@@ -119,9 +133,30 @@ mod tests {
         let begin = Instant::now();
         samples.take_in(seen(0), begin);
         let told = samples.take_in(seen(1_000 << 20), begin + Duration::from_secs(2));
-        let Some(EventKind::Sample { cpu_millicores, .. }) = told else {
-            panic!("{told:?}")
+        let Some(EventKind::Sample { cpu_millicores, .. }) = told.map(|told| told.sample) else {
+            panic!("a change of a gigabyte is told")
         };
         assert_eq!(cpu_millicores, Some(500));
+    }
+
+    #[test]
+    fn only_what_a_run_that_does_nothing_uses_is_told_in_passing() {
+        let mut samples = Samples::default();
+        let begin = Instant::now();
+        let mut in_passing = |cpu_ms, seconds| {
+            let seen = Seen {
+                cpu_ms: Some(cpu_ms),
+                ..seen(1 << 20)
+            };
+            let told = samples.take_in(seen, begin + Duration::from_secs(seconds));
+            told.map(|told| told.in_passing)
+        };
+        assert_eq!(in_passing(0, 0), Some(false), "the first is news");
+        assert_eq!(in_passing(5, 30), Some(true));
+        assert_eq!(
+            in_passing(15_000, 60),
+            Some(false),
+            "it works without a word"
+        );
     }
 }

@@ -176,8 +176,12 @@ impl<'a> Watch<'a> {
         let before = std::mem::replace(&mut self.processes, seen.processes.unwrap_or(0));
         let is_unchanged = before == self.processes;
         self.keeper.note_memory(seen.memory.unwrap_or(0));
-        if let Some(event) = self.samples.take_in(seen, Instant::now()) {
-            self.plan.feed.tell(event);
+        if let Some(told) = self.samples.take_in(seen, Instant::now()) {
+            if told.in_passing {
+                self.plan.feed.tell_in_passing(told.sample);
+            } else {
+                self.plan.feed.tell(told.sample);
+            }
         }
         self.tell_counts();
         let spent = seen.cpu_ms.unwrap_or(0);

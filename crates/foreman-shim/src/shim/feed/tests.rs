@@ -51,6 +51,24 @@ async fn output_becomes_readable_by_itself() {
 }
 
 #[tokio::test]
+async fn what_is_told_in_passing_wakes_nobody_and_goes_with_the_next_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let (feed, thread) = open(dir.path());
+    let passing = feed.tell_in_passing(output("in passing"));
+    let seq = feed.tell(output("a"));
+    feed.wait_durable(seq).await.unwrap();
+    let kept = seqs(&feed.lines_after(EventSeq(0), 10).unwrap());
+    assert_eq!(kept.last(), Some(&2));
+    assert_eq!((passing, seq), (EventSeq(1), EventSeq(2)));
+
+    let mut news = feed.news();
+    let last = feed.tell_in_passing(output("the last"));
+    let woken = tokio::time::timeout(4 * GROUP_AGE, news.changed()).await;
+    assert!(woken.is_err(), "it has no group of its own");
+    assert_eq!(thread.close(), last);
+}
+
+#[tokio::test]
 async fn numbers_go_on_after_the_events_of_an_earlier_writer() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal.ndjson");
