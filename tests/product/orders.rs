@@ -23,6 +23,7 @@ pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
             a_gate_of_checks_merges_by_itself_and_the_order_is_done,
             attempts_of_one_order_run_side_by_side_and_can_be_compared,
             limits_and_pauses_are_set_and_absurd_ones_refused,
+            an_order_that_cannot_be_meant_is_refused_and_shown_whole_otherwise,
         ]
     )
 }
@@ -416,6 +417,54 @@ fn attempts_of_one_order_run_side_by_side_and_can_be_compared(stage: &Stage) -> 
             .as_array()
             .is_some_and(|attempts| attempts.len() == 2),
         "{compared}"
+    );
+    Ok(())
+}
+
+fn an_order_that_cannot_be_meant_is_refused_and_shown_whole_otherwise(stage: &Stage) -> Result<()> {
+    let product = stage.product()?;
+    let repo = repos::plain(&stage.bench, "meant")?;
+    let path = repo.to_str().context("a path in UTF-8")?;
+    let nowhere = [
+        "order", "add", "--repo", path, "--base", "nowhere", "--", "true",
+    ];
+    let refused = product.call(&nowhere)?;
+    expect_exit(&refused, ExitCode::BadInput)?;
+    ensure!(refused.stderr.contains("nowhere"), "{}", refused.stderr);
+    add(
+        &product,
+        &repo,
+        &[
+            "--id",
+            "meant",
+            "--check",
+            "test -e file.txt",
+            "--impact",
+            "high",
+            "--retries",
+            "2",
+        ],
+        &["true"],
+    )?;
+    let shown = product.call(&["order", "show", "meant"])?;
+    for part in [
+        "test -e file.txt",
+        "high impact",
+        "2 retries",
+        "your review",
+    ] {
+        ensure!(shown.stdout.contains(part), "no {part}: {}", shown.stdout);
+    }
+    let unchanged = product.call(&["order", "edit", "meant", "--impact", "high"])?;
+    expect_exit(&unchanged, ExitCode::Usage)?;
+    ensure!(unchanged.stderr.contains("nothing"), "{}", unchanged.stderr);
+    product.ask(&["order", "edit", "meant", "--impact", "low"])?;
+    ensure!(order(&product, "meant")?["hints"]["impact"] == "low");
+    let repaired = product.call(&["doctor", "--repair"])?;
+    ensure!(
+        repaired.stdout.contains("Nothing had to be repaired"),
+        "{}",
+        repaired.stdout
     );
     Ok(())
 }

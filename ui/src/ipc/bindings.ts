@@ -2115,6 +2115,8 @@ export type OrderView = {
 	parent: OrderId | null,
 	/**  What its result waits for. */
 	gate: OrderGate,
+	/**  Commands that decide whether its result is good. */
+	checks: string[],
 	/**  Its group of attempts side by side. */
 	group: string | null,
 	/**  Runs that counted as attempts. */

@@ -61,6 +61,7 @@ export function anOrder(some: Record<string, unknown> = {}): OrderView {
     depends_on: [],
     parent: null,
     gate: 'review',
+    checks: [],
     group: null,
     attempts: 0,
     schedule: null,

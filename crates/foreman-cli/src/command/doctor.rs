@@ -21,6 +21,9 @@ pub async fn doctor(args: DoctorArgs, engine: &impl Commands, answer: &Answer) -
         answer.object(&report)?;
     } else {
         show(&report, answer)?;
+        if repair && report.truths.iter().all(|truth| truth.done.is_empty()) {
+            answer.line("Nothing had to be repaired.")?;
+        }
     }
     let is_missing = report.walls.iter().any(|wall| wall.required && !wall.holds);
     Ok(if is_missing {

@@ -9,10 +9,12 @@ use crate::paint::Tone;
 use crate::words;
 use foreman_domain::{At, Code, ExitCode, Failure, OrderId, OrderState, sanitize_line};
 use foreman_engine::api::{
-    Commands, OrderAdd, OrderChanges, OrderDraft, OrderRef, OrderSource, OrderSpec, OrderView,
-    Orders,
+    Commands, OrderAdd, OrderChanges, OrderDraft, OrderGate, OrderRef, OrderSource, OrderSpec,
+    OrderView, Orders,
 };
-use foreman_schedule::{Cadence, Enforcement, Hints, Recurrence, ScopeClaim};
+use foreman_schedule::{
+    Autonomy, Cadence, Complexity, Enforcement, Hints, Impact, Recurrence, ScopeClaim,
+};
 use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
@@ -259,7 +261,7 @@ fn parse_id(text: &str) -> Result<OrderId, Failure> {
 
 async fn edit(args: OrderEditArgs, engine: &Engine, answer: &Answer) -> Done {
     let before = engine.order_show(reference(args.order)).await?;
-    let mut known = before.hints;
+    let mut known = before.hints.clone();
     known.priority &= !args.no_priority;
     let empties = |list: &[String]| matches!(list, [one] if one == NONE);
     let scope = match empties(&args.hints.scope) {
@@ -282,13 +284,39 @@ async fn edit(args: OrderEditArgs, engine: &Engine, answer: &Answer) -> Done {
         base: args.base,
         argv: (!args.argv.is_empty()).then_some(args.argv),
         prompt: prompt(args.text)?,
-        hints: Some(hints(&args.hints, known)?),
+        hints: Some(hints(&args.hints, known)?).filter(|hints| *hints != before.hints),
         scope,
         depends_on,
         gate: args.hints.gate.map(Into::into),
     };
+    if is_empty(&changes) {
+        return Err(Failure::new(
+            Code::Usage,
+            format!("nothing of order {} would change", before.id),
+        )
+        .hint("Say what is to be otherwise, as with `foreman order add`: see `foreman order edit --help`.")
+        .into());
+    }
     let view = engine.order_edit(changes).await?;
     tell(&view, answer)
+}
+
+fn is_empty(changes: &OrderChanges) -> bool {
+    let OrderChanges {
+        order: _,
+        title,
+        repo,
+        base,
+        argv,
+        prompt,
+        hints,
+        scope,
+        depends_on,
+        gate,
+    } = changes;
+    let texts = [title, base, prompt].iter().all(|text| text.is_none());
+    let place = hints.is_none() && scope.is_none() && depends_on.is_none() && gate.is_none();
+    texts && place && repo.is_none() && argv.is_none()
 }
 
 /// Stays until the runs of these orders have ended, and dispatches where nobody else does.
@@ -369,6 +397,18 @@ fn facts(order: &OrderView, answer: &Answer) -> Result<(), CliError> {
         let first = prompt.lines().next().unwrap_or_default();
         rows.push(("prompt", sanitize_line(first)));
     }
+    rows.push(("queue", place(&order.hints)));
+    if let Some(not_before) = order.hints.not_before {
+        rows.push(("not before", not_before.to_string()));
+    }
+    if !order.checks.is_empty() {
+        rows.push(("checks", sanitize_line(&order.checks.join("; "))));
+    }
+    let gate = match order.gate {
+        OrderGate::Review => "your review",
+        OrderGate::Checks => "its checks: merged by itself when all pass",
+    };
+    rows.push(("gate", gate.to_owned()));
     if let Some(claim) = &order.scope {
         let how = match (claim.enforcement, claim.strict) {
             (Enforcement::Advisory, _) => "while it runs",
@@ -405,10 +445,44 @@ fn facts(order: &OrderView, answer: &Answer) -> Result<(), CliError> {
     Ok(answer.facts("order", &order.id, &rows)?)
 }
 
+/// An order's place in the queue, in words.
+fn place(hints: &Hints) -> String {
+    let mut words = Vec::new();
+    if hints.priority {
+        words.push("with priority".to_owned());
+    }
+    words.extend(hints.impact.map(|impact| match impact {
+        Impact::High => "high impact".to_owned(),
+        Impact::Medium => "medium impact".to_owned(),
+        Impact::Low => "low impact".to_owned(),
+    }));
+    words.extend(hints.complexity.map(|complexity| match complexity {
+        Complexity::Small => "small".to_owned(),
+        Complexity::Medium => "of medium size".to_owned(),
+        Complexity::Large => "large".to_owned(),
+    }));
+    words.extend(
+        hints
+            .kind
+            .as_ref()
+            .map(|kind| format!("kind {}", sanitize_line(kind))),
+    );
+    let class = hints.concurrency_class.as_ref();
+    words.extend(class.map(|class| format!("class {}", sanitize_line(class))));
+    words.push(match hints.autonomy {
+        Autonomy::HumanOnly => "dispatched by hand only".to_owned(),
+        Autonomy::Supervised => "supervised".to_owned(),
+        Autonomy::Autonomous => "autonomous".to_owned(),
+    });
+    if hints.retries > 0 {
+        words.push(format!("{} retries", hints.retries));
+    }
+    words.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foreman_schedule::Autonomy;
 
     #[test]
     fn an_edit_changes_what_was_typed_and_keeps_the_rest() {

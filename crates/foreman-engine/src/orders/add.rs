@@ -5,7 +5,7 @@ use super::file;
 use super::record::{encode, title_of};
 use crate::api::{OrderAdd, OrderDraft, Orders};
 use crate::engine::Engine;
-use crate::failures::{OrFail, internal};
+use crate::failures::{OrFail, internal, join};
 use crate::policies::open_repository;
 use foreman_domain::{At, Code, Failure, OrderId};
 use foreman_store::{NewOrder, RequestKey};
@@ -74,15 +74,21 @@ impl Engine {
         Ok(new)
     }
 
-    /// Names the repository of an order, which must be there.
+    /// Names the repository of an order, which must be there; so must the branch that the order names.
     pub(super) async fn repo_key(&self, order: &Drafted) -> Result<String, Failure> {
-        let repo = open_repository(&order.spec.run.repo)
-            .await
-            .map_err(|failure| Failure {
-                message: format!("order {}: {}", order.id, failure.message),
-                ..failure
-            })?;
-        Ok(repo.slug())
+        let of_order = |failure: Failure| Failure {
+            message: format!("order {}: {}", order.id, failure.message),
+            ..failure
+        };
+        let run = &order.spec.run;
+        let repo = open_repository(&run.repo).await.map_err(of_order)?;
+        let slug = repo.slug();
+        if let Some(base) = run.base.clone() {
+            let looking = tokio::task::spawn_blocking(move || repo.preflight(Some(&base)));
+            let looked = looking.await.map_err(join)?;
+            looked.map_err(|error| of_order(error.into()))?;
+        }
+        Ok(slug)
     }
 
     /// Refuses orders that would wait for each other for ever.

@@ -168,6 +168,7 @@ impl Engine {
             depends_on: spec.depends_on.clone(),
             parent: spec.parent.clone(),
             gate: spec.gate,
+            checks: spec.run.checks.clone(),
             group: order.group.clone(),
             attempts: order.attempts,
             schedule: order.slot.as_ref().map(|(schedule, _)| schedule.clone()),

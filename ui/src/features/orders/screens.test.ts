@@ -23,7 +23,7 @@ vi.mock('@/ipc/call', () => ({ call: calls, failureOf: (error: unknown) => error
 
 const ORDER = {
   id: 'o1', title: 'Fix\u202e it', state: 'queued', wait: { wait: 'dependency', words: 'it waits for o0', on: [{ order: 'o0', state: 'unfinished' }] }, repo: '/r', base: null,
-  argv: ['agent', '{prompt}'], prompt: '<b>do</b>', hints: {}, scope: null, depends_on: ['o0'], parent: null, gate: 'review', group: null, attempts: 0, schedule: null,
+  argv: ['agent', '{prompt}'], prompt: '<b>do</b>', hints: {}, scope: null, depends_on: ['o0'], parent: null, gate: 'review', checks: [], group: null, attempts: 0, schedule: null,
   next_slot: null, source: null, created_at: '2026-01-02T10:00:00Z', last_run: null, runs: ['r1'],
 };
 let shown: VueWrapper | null = null;

@@ -186,6 +186,8 @@ pub struct OrderView {
     pub parent: Option<OrderId>,
     /// What its result waits for.
     pub gate: OrderGate,
+    /// Commands that decide whether its result is good.
+    pub checks: Vec<String>,
     /// Its group of attempts side by side.
     pub group: Option<String>,
     /// Runs that counted as attempts.
