@@ -2,6 +2,7 @@
 //! only shows that everything can be measured; `--full` measures and writes docs/benchmarks.md.
 //! Words choose measures by their names; then nothing is written.
 
+mod files;
 mod holds;
 mod many;
 mod peer;
@@ -35,6 +36,9 @@ pub struct Size {
     pub pages: usize,
     /// Runs that have ended before an engine starts.
     pub past_runs: u64,
+    /// Files of a checkout, and rounds of whole builds.
+    pub checkout: u32,
+    pub builds: usize,
 }
 
 const SMOKE: Size = Size {
@@ -50,6 +54,8 @@ const SMOKE: Size = Size {
     log: 80_000,
     pages: 50,
     past_runs: 100,
+    checkout: 400,
+    builds: 0,
 };
 const FULL: Size = Size {
     rounds: 9,
@@ -64,19 +70,37 @@ const FULL: Size = Size {
     log: 10_000_000,
     pages: 1_000,
     past_runs: 10_000,
+    checkout: 10_000,
+    builds: 5,
 };
 
 /// Measures one thing and gives its rows.
 type Measure = fn(&Stage, Size) -> Result<Vec<Row>>;
 
 fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.split_first() {
+        Some((word, _)) if word == foreman_cage::files::HELPER => {
+            return foreman_cage::files::help();
+        }
+        Some((word, rest)) if word == "--caged" => {
+            return match files::run_caged(rest) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("{error:#}");
+                    ExitCode::FAILURE
+                }
+            };
+        }
+        _ => {}
+    }
     let full = std::env::args().any(|argument| argument == "--full");
     if std::env::args().any(|argument| argument == "--list") {
         return ExitCode::SUCCESS;
     }
     let size = if full { FULL } else { SMOKE };
     let (mut table, mut passed, mut failed, mut skipped) = (Table::default(), 0, 0, 0);
-    let measures: [(&str, Measure); 12] = [
+    let measures: [(&str, Measure); 13] = [
         ("cage start", starts::cage_start),
         ("start against the peer", starts::against_peer),
         ("shadow directory", starts::shadow_directory),
@@ -84,6 +108,7 @@ fn main() -> ExitCode {
         ("connect latency", traffic::latency),
         ("tiny fetches", traffic::fetches),
         ("holds", holds::holds),
+        ("held files", files::file_holds),
         ("many runs at once", many::start_at_once),
         ("idle runs", many::idle),
         ("store ingest", store::ingest),

@@ -31,7 +31,7 @@ impl Row {
         };
         Self {
             what: what.into(),
-            measured: match figure < 1.0 {
+            measured: match figure < 10.0 {
                 true => format!("{figure:.2} {unit}"),
                 false => format!("{figure:.1} {unit}"),
             },
