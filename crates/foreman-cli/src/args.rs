@@ -32,7 +32,7 @@ pub use orders::{
     FolderName, HintArgs, LimitsArgs, OrderAddArgs, OrderCommand, OrderEditArgs, OrderListArgs,
     OrderName, OrdersArgs, OrdersCommand, OrdersOf, OrdersWatchCommand, RecurrenceArgs, TextArgs,
 };
-pub use review::{DiffArgs, MergeArgs, MergesArgs, PushArgs, SyncArgs};
+pub use review::{DiffArgs, LogArgs, MergeArgs, MergesArgs, PushArgs, SyncArgs};
 
 /// Runs a coding agent in a cage: its own git worktree, no network but what you allow.
 ///
@@ -97,6 +97,8 @@ pub enum Command {
     Events(EventsArgs),
     /// Find events in which words occur, in all runs or in everything that one printed.
     Search(SearchArgs),
+    /// List a run's commits, newest first.
+    Log(LogArgs),
     /// Show what a run changed since the commit it started from.
     Diff(DiffArgs),
     /// Bring a run's commits onto its base branch as it is now, and check them again.

@@ -2,6 +2,7 @@
 
 mod awake;
 mod blocks;
+mod commits;
 mod compare;
 mod decide;
 mod disk;
@@ -185,6 +186,7 @@ async fn with_engine(command: Command, engine: &Engine, answer: &Answer) -> Done
         Command::Repos => looking::repos(engine, answer).await,
         Command::Events(args) => events::events(args, engine, answer).await,
         Command::Search(args) => search::search(args, engine, answer).await,
+        Command::Log(args) => commits::log(args, engine, answer).await,
         Command::Diff(args) => review::diff(args, engine, answer).await,
         Command::Sync(args) => gate::sync(args, engine, answer).await,
         Command::Merges(args) => gate::merges(args, engine, answer).await,

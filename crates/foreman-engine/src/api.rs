@@ -142,6 +142,8 @@ macro_rules! for_each_command {
             run_diff = "run.diff": DiffRequest => DiffView;
             /// What a run changed in one file.
             run_diff_file = "run.diff.file": DiffFileRequest => DiffFileView;
+            /// A page of the commits that a merge of a run would bring, newest first.
+            run_commits = "run.commits": CommitsRequest => CommitPage;
             /// What a reviewer of a run weighs beside its diff.
             run_gate = "run.gate": RunRef => GateSummary;
             /// Brings a run's commits onto its base branch as it is now, and checks them again.

@@ -151,6 +151,9 @@ impl Commands for Session {
     async fn run_diff_file(&self, request: DiffFileRequest) -> Result<DiffFileView, Failure> {
         self.engine.diff_file(request).await
     }
+    async fn run_commits(&self, request: CommitsRequest) -> Result<CommitPage, Failure> {
+        self.engine.commits(request).await
+    }
     async fn run_gate(&self, request: RunRef) -> Result<GateSummary, Failure> {
         self.engine.gate(request).await
     }

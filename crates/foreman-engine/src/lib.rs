@@ -16,6 +16,7 @@ mod awake;
 mod blocks;
 mod carrying;
 mod changes;
+mod commits;
 mod compare;
 mod control;
 mod create;

@@ -2,7 +2,7 @@
 
 use crate::api::{
     ChangeCounts, DiffFile, DiffFileRequest, DiffFileView, DiffRequest, DiffView, GateSummary,
-    MergeRequest, RunRef, RunView,
+    MergeRequest, RefusedFor, RunRef, RunView,
 };
 use crate::details::RunDetails;
 use crate::ending::outcome_to_go_back_to;
@@ -28,15 +28,22 @@ impl Engine {
         let run = self.store.run(&id).await.or_fail()?;
         let details = RunDetails::of(&run)?;
         let head = reviewable_head(&run, &details).await?;
+        let patch = request.patch;
+        if let Some(commit) = request.commit {
+            if request.since.is_some() {
+                let message = "either one commit is shown, or what came since one";
+                return Err(Failure::new(Code::Usage, message));
+            }
+            let which = (commit, head);
+            return self.diff_of_commit(&run, &details, which, patch).await;
+        }
         if let Some(since) = request.since {
-            let patch = request.patch;
             return self.diff_since(&run, &details, (since, head), patch).await;
         }
-        let with_patch = request.patch;
         let wants_refusal = matches!(run.state, RunState::Review { .. });
         let gate = self.gate_of(&run, &details, &head).await?;
         let (mut diff, refusal) = git(&details, move |repo, details| {
-            let mut diff = match with_patch {
+            let mut diff = match patch {
                 true => repo.diff(&details.worktree, &head)?,
                 false => repo.diff_without_patch(&details.worktree, &head)?,
             };
@@ -55,12 +62,17 @@ impl Engine {
         let failed = failed_checks.iter().map(|check| format!("check {check}"));
         diff.flags.extend(failed);
         let refusal = match &run.state {
-            RunState::Review { .. } => refusal.or_else(|| without_a_pass(&failed_checks)),
-            RunState::Cancelled { .. } => Some(format!(
-                "the run was stopped before it was done; to take over what it had, merge {} by hand",
-                details.worktree.branch
+            RunState::Review { .. } => refusal
+                .map(|why| (RefusedFor::Repository, why))
+                .or_else(|| Some((RefusedFor::Checks, without_a_pass(&failed_checks)?))),
+            RunState::Cancelled { .. } => Some((
+                RefusedFor::State,
+                format!(
+                    "the run was stopped before it was done; to take over what it had, merge {} by hand",
+                    details.worktree.branch
+                ),
             )),
-            state => Some(format!("the run is {}", standing(state))),
+            state => Some((RefusedFor::State, format!("the run is {}", standing(state)))),
         };
         let mut shown = view(diff, refusal, &run);
         shown.gate = Some(gate);
@@ -83,18 +95,24 @@ impl Engine {
         let details = RunDetails::of(&run)?;
         let head = reviewable_head(&run, &details).await?;
         let base = git(&details, |repo, details| repo.base_now(&details.worktree)).await?;
-        if request.expect != tokens::of_diff(&head, &base, run.revision) {
-            return Err(Failure::new(
-                Code::Stale,
-                format!("the base branch, the commits or the policy of run {id} have moved since the diff was shown"),
-            )
-            .hint(format!("Look again: `foreman diff {id}`.")));
+        let whole = tokens::of_diff(&head, &base, run.revision);
+        let shown = match &request.commit {
+            Some(commit) => tokens::of_commit(&whole, commit),
+            None => whole,
+        };
+        if request.expect != shown {
+            return Err(moved(&id));
         }
         let path = request.path;
-        let file = git(&details, move |repo, details| {
-            repo.diff_file(&details.worktree, &head, &path)
-        })
-        .await?;
+        let file = match request.commit {
+            Some(commit) => self.file_of_commit(&details, (commit, head), path).await?,
+            None => {
+                git(&details, move |repo, details| {
+                    repo.diff_file(&details.worktree, &head, &path)
+                })
+                .await?
+            }
+        };
         Ok(DiffFileView {
             patch: file.patch,
             truncated: file.truncated,
@@ -237,14 +255,7 @@ impl Engine {
         }
         let base = git(&details, |repo, details| repo.base_now(&details.worktree)).await?;
         if request.expect != tokens::of_diff(&head, &base, run.revision) {
-            return Err(Failure::new(
-                Code::Stale,
-                format!(
-                    "the base branch, the commits or the policy of run {id} have moved since the diff \
-                     was shown"
-                ),
-            )
-            .hint(format!("Look again: `foreman diff {id}`.")));
+            return Err(moved(id));
         }
         Ok(Approved {
             head,
@@ -466,8 +477,22 @@ pub(crate) async fn git<T: Send + 'static>(
     working.await.map_err(join)?
 }
 
+/// What was shown of a run is not what there is any more.
+pub(crate) fn moved(id: &RunId) -> Failure {
+    Failure::new(
+        Code::Stale,
+        format!(
+            "the base branch, the commits or the policy of run {id} have moved since the diff was shown"
+        ),
+    )
+    .hint(format!("Look again: `foreman diff {id}`."))
+}
+
 /// The tip to show: of a run that has commits, whatever became of them since.
-async fn reviewable_head(run: &StoredRun, details: &RunDetails) -> Result<String, Failure> {
+pub(crate) async fn reviewable_head(
+    run: &StoredRun,
+    details: &RunDetails,
+) -> Result<String, Failure> {
     let none = |what: &str| {
         let message = format!("run {} is {} {what}", run.id, standing(&run.state));
         Failure::new(Code::Conflict, message)
@@ -489,7 +514,8 @@ async fn reviewable_head(run: &StoredRun, details: &RunDetails) -> Result<String
     }
 }
 
-fn view(diff: Diff, refusal: Option<String>, run: &StoredRun) -> DiffView {
+pub(crate) fn view(diff: Diff, refusal: Option<(RefusedFor, String)>, run: &StoredRun) -> DiffView {
+    let (refused_for, refusal) = refusal.unzip();
     DiffView {
         expect: tokens::of_diff(&diff.head, &diff.base_now, run.revision),
         head: diff.head,
@@ -511,6 +537,7 @@ fn view(diff: Diff, refusal: Option<String>, run: &StoredRun) -> DiffView {
         flags: diff.flags,
         uncommitted: diff.uncommitted,
         refusal,
+        refused_for,
         gate: None,
     }
 }

@@ -62,6 +62,11 @@ pub(crate) fn of_diff(head: &str, base: &str, revision: Revision) -> String {
     )))
 }
 
+/// Token of one commit of a diff that has the token `whole`: never the token of a diff itself.
+pub(crate) fn of_commit(whole: &str, commit: &str) -> String {
+    hex(&Sha256::digest(format!("commit {commit} of {whole}")))
+}
+
 /// Hash of a policy file's text.
 pub(crate) fn of_text(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());

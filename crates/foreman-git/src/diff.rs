@@ -209,7 +209,7 @@ pub(crate) fn compare(
         .map_err(GitError::git("compare the run with its base"))
 }
 
-fn find_renames(diff: &mut git2::Diff<'_>) -> Result<(), GitError> {
+pub(crate) fn find_renames(diff: &mut git2::Diff<'_>) -> Result<(), GitError> {
     let mut find = DiffFindOptions::new();
     find.renames(true).rename_limit(RENAMES);
     diff.find_similar(Some(&mut find))
@@ -217,7 +217,7 @@ fn find_renames(diff: &mut git2::Diff<'_>) -> Result<(), GitError> {
 }
 
 /// Files and patch, both bounded; neither commits nor flags.
-fn show(diff: &git2::Diff<'_>, with_patch: bool) -> Result<Diff, GitError> {
+pub(crate) fn show(diff: &git2::Diff<'_>, with_patch: bool) -> Result<Diff, GitError> {
     let mut truncated = diff.deltas().len() > FILES;
     let mut files = Vec::new();
     for index in 0..diff.deltas().len().min(FILES) {
@@ -257,13 +257,13 @@ fn print(diff: &git2::Diff<'_>, patch: &mut Vec<u8>) -> Result<bool, GitError> {
 }
 
 /// The path of a changed file, as it is shown.
-fn path_of(delta: &git2::DiffDelta<'_>) -> String {
+pub(crate) fn path_of(delta: &git2::DiffDelta<'_>) -> String {
     let (old, new) = (delta.old_file(), delta.new_file());
     let path = new.path_bytes().or(old.path_bytes()).unwrap_or_default();
     String::from_utf8_lossy(path).into_owned()
 }
 
-fn one_file(
+pub(crate) fn one_file(
     repo: &git2::Repository,
     diff: &git2::Diff<'_>,
     index: usize,

@@ -18,6 +18,7 @@ mod cage_steps;
 mod checked_out;
 mod clean;
 mod clean_copy;
+mod commits;
 mod deep_stack;
 mod diff;
 mod error;
@@ -66,4 +67,6 @@ pub use repository::Repository;
 pub use steering::{Steering, Touched, steering};
 pub use submodules::Submodules;
 pub use sync::{Sync, Synced};
-pub use types::{CageBind, Diff, DiffFile, FileDiff, Harvest, Preflight, Shadow, Worktree};
+pub use types::{
+    CageBind, Commit, Commits, Diff, DiffFile, FileDiff, Harvest, Preflight, Shadow, Worktree,
+};

@@ -1,5 +1,6 @@
 //! What goes in and out of this crate, as plain data that the engine stores.
 
+use foreman_domain::At;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -119,4 +120,38 @@ pub struct DiffFile {
     /// What a reviewer must see about it first, as sentences without a final period.
     #[serde(default)]
     pub flags: Vec<String>,
+}
+
+/// A page of the commits of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commits {
+    /// Tip of the run, in hexadecimal.
+    pub head: String,
+    /// Tip of the base branch now, in hexadecimal.
+    pub base_now: String,
+    /// How many can be listed.
+    pub listed: u32,
+    /// True when there are more than can be listed.
+    pub truncated: bool,
+    /// Newest first.
+    pub commits: Vec<Commit>,
+}
+
+/// A commit of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    /// Its name, in hexadecimal.
+    pub id: String,
+    /// The first line of its message, safe to show and cut to a length. Untrusted text.
+    pub subject: String,
+    /// When it says that it was written; a run may say anything.
+    pub authored_at: At,
+    /// Its parents: two or more for a merge.
+    pub parents: u32,
+    /// Files that it changes against its first parent.
+    pub files: u32,
+    /// Lines added in them; absent where they were not counted for their size.
+    pub added: Option<u64>,
+    /// Lines removed in them; absent where they were not counted for their size.
+    pub removed: Option<u64>,
 }

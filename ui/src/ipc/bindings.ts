@@ -23,6 +23,8 @@ export const commands = {
 	runDiff: (request: DiffRequest) => typedError<DiffView, Failure>(__TAURI_INVOKE("run_diff", { request })),
 	/**  What a run changed in one file. */
 	runDiffFile: (request: DiffFileRequest) => typedError<DiffFileView, Failure>(__TAURI_INVOKE("run_diff_file", { request })),
+	/**  A page of the commits that a merge of a run would bring, newest first. */
+	runCommits: (request: CommitsRequest) => typedError<CommitPage, Failure>(__TAURI_INVOKE("run_commits", { request })),
 	/**  What a reviewer of a run weighs beside its diff. */
 	runGate: (request: RunRef) => typedError<GateSummary, Failure>(__TAURI_INVOKE("run_gate", { request })),
 	/**  Brings a run's commits onto its base branch as it is now, and checks them again. */
@@ -747,6 +749,58 @@ export type Code =
 /**  Our bug. */
 "internal";
 
+/**  A page of the commits that a merge of a run would bring. */
+export type CommitPage = {
+	/**  Token of head, base and policy revision, the same as that of the diff. */
+	expect: string,
+	/**  Tip of the run. */
+	head: string,
+	/**  How many there are; no more than 100,000 are listed. */
+	total: number,
+	/**  True when there are more than can be listed. */
+	truncated: boolean,
+	/**  Newest first: children before their parents, whatever dates they carry. */
+	commits: CommitView[],
+	/**  What the next page leaves out; absent when this is the last. */
+	next: number | null,
+};
+
+/**  A commit of a run. What it says of itself is the run's to choose. */
+export type CommitView = {
+	/**  Its full name. */
+	sha: string,
+	/**
+	 *  The first line of its message, with marks for what cannot be seen, cut to 200 characters; may be
+	 *  empty. Untrusted text.
+	 */
+	subject: string,
+	/**  When it says that it was written. Untrusted. */
+	authored_at: At,
+	/**  Its parents: two or more for a merge. */
+	parents: number,
+	/**  Files that it changes against its first parent. */
+	files: number,
+	/**  Lines added in them; absent where they were too many to count. */
+	added: number | null,
+	/**  Lines removed in them; absent where they were too many to count. */
+	removed: number | null,
+};
+
+/**  Which commits of a run. */
+export type CommitsRequest = {
+	/**  As typed. */
+	run: string,
+	/**
+	 *  From [`DiffView::expect`](super::DiffView::expect) or [`CommitPage::expect`]; refused when head
+	 *  or base have moved since, so that pages fit together. Whatever is there now when absent.
+	 */
+	expect?: string | null,
+	/**  So many of the newest are left out; [`CommitPage::next`] of the page before. */
+	skip?: number,
+	/**  At most this many; a hundred when absent, two hundred at most. */
+	limit?: number | null,
+};
+
 /**  What to compare. */
 export type CompareRequest = {
 	/**  The name of a group of orders, or runs as typed. */
@@ -890,6 +944,8 @@ export type DiffFileRequest = {
 	expect: string,
 	/**  Its path, from [`DiffFile::path`]. */
 	path: string,
+	/**  As [`DiffRequest::commit`], whose token `expect` is then. */
+	commit?: string | null,
 };
 
 /**  What a run changed in one file. */
@@ -912,6 +968,11 @@ export type DiffRequest = {
 	run: string,
 	/**  Only what came after this commit of the run. */
 	since?: string | null,
+	/**
+	 *  Only what this one commit of the run changes, by its full name from
+	 *  [`CommitView::sha`](super::CommitView::sha). Its token reads files of it and merges nothing.
+	 */
+	commit?: string | null,
 	/**  With the patch; without it the answer is small however much was changed. */
 	patch?: boolean,
 };
@@ -939,6 +1000,8 @@ export type DiffView = {
 	uncommitted?: string[],
 	/**  Why a merge would be refused now; absent when it would go through. */
 	refusal: string | null,
+	/**  What kind of reason that is, and with it what helps; there exactly when `refusal` is. */
+	refused_for?: RefusedFor | null,
 	/**
 	 *  What happened on the way here that a reviewer weighs. Absent where only what came since a
 	 *  commit is shown.
@@ -2440,6 +2503,18 @@ export type Recurrence = {
 	/**  What becomes of missed slots. */
 	missed?: Missed,
 } & Cadence;
+
+/**  What kind of reason refuses a merge. */
+export type RefusedFor = 
+/**
+ *  Some of its checks did not pass, and nothing else is in the way: it can be merged all the same,
+ *  with a reason ([`MergeRequest::despite_checks`]).
+ */
+"checks" | 
+/**  The base branch, or the tree where it is checked out, does not take it. */
+"repository" | 
+/**  The run does not wait for a review. */
+"state";
 
 /**  Asks for the repositories that are known. */
 export type RepoList = Record<string, never>;

@@ -1,4 +1,4 @@
-//! Arguments of what follows a run: `diff`, `sync`, `merge`, `merges`, `push`.
+//! Arguments of what follows a run: `log`, `diff`, `sync`, `merge`, `merges`, `push`.
 
 use clap::Args;
 
@@ -10,6 +10,22 @@ pub struct DiffArgs {
     /// Show only what came after this commit of the run.
     #[arg(long, value_name = "COMMIT")]
     pub since: Option<String>,
+    /// Show only what this one commit of the run changes; its full name, from `foreman log --json`.
+    #[arg(long, value_name = "COMMIT", conflicts_with = "since")]
+    pub commit: Option<String>,
+}
+
+/// Arguments of `foreman log`.
+#[derive(Debug, Args)]
+pub struct LogArgs {
+    /// The run: its id, a beginning of it, or `last`.
+    pub run: String,
+    /// At most this many; 200 at most.
+    #[arg(long, value_name = "NUMBER")]
+    pub limit: Option<u32>,
+    /// Leave so many of the newest out.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub skip: u32,
 }
 
 /// Arguments of `foreman sync`.

@@ -1,27 +1,33 @@
 //! `foreman diff` and `merge`.
 
-use super::{Done, ask, gate, needs_expect};
+use super::{Done, ask, commits, gate, needs_expect};
 use crate::answer::Answer;
 use crate::args::{DiffArgs, MergeArgs};
 use crate::error::CliError;
 use crate::paint::{Paint, Tone};
 use crate::words;
 use foreman_domain::{Code, ExitCode, Failure, RunState, sanitize_line};
-use foreman_engine::api::{Commands, DiffFile, DiffRequest, DiffView, MergeRequest};
+use foreman_engine::api::{Commands, DiffFile, DiffRequest, DiffView, MergeRequest, RefusedFor};
 use std::io;
 
 /// Shows what a run changed.
 pub async fn diff(args: DiffArgs, engine: &impl Commands, answer: &Answer) -> Done {
-    let request = DiffRequest::new(&*args.run).since(args.since.clone());
+    let request = DiffRequest::new(&*args.run)
+        .since(args.since.clone())
+        .of_commit(args.commit.clone());
     let view = engine.run_diff(request).await?;
     if answer.is_json() {
         answer.object(&view)?;
         return Ok(ExitCode::Ok);
     }
+    let is_part = args.since.is_some() || args.commit.is_some();
+    if !is_part {
+        commits::above(&args.run, engine, answer).await?;
+    }
     show(&view, answer)?;
     match &view.refusal {
-        None if args.since.is_some() => answer.line(&format!(
-            "That is only what was added; `foreman diff {}` shows all of it.",
+        None if is_part => answer.line(&format!(
+            "That is only a part of it; `foreman diff {}` shows all of it.",
             sanitize_line(&args.run)
         ))?,
         None => answer.line(&format!(
@@ -48,7 +54,8 @@ pub async fn merge(args: MergeArgs, engine: &impl Commands, answer: &Answer) -> 
             let view = engine.run_diff(request).await?;
             show(&view, answer)?;
             // The queue syncs and checks; and a reason was given for checks that did not pass.
-            let is_met = args.queue || (args.despite_checks.is_some() && view.is_fast_forward());
+            let only_checks = view.refused_for == Some(RefusedFor::Checks);
+            let is_met = args.queue || (args.despite_checks.is_some() && only_checks);
             if let Some(why) = &view.refusal
                 && !is_met
             {

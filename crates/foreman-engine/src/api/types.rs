@@ -2,6 +2,7 @@
 
 mod awake;
 mod blocks;
+mod commits;
 mod compare;
 mod details;
 mod disk;
@@ -19,6 +20,7 @@ mod watching;
 
 pub use awake::*;
 pub use blocks::*;
+pub use commits::*;
 pub use compare::*;
 pub use details::*;
 pub use disk::*;

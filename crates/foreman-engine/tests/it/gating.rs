@@ -94,6 +94,7 @@ async fn checks_see_the_commit_and_nothing_else_and_their_last_words_are_kept() 
     let shown = diff(&host, &run.id).await;
     assert_eq!(&shown.head, head);
     assert!(shown.refusal.unwrap().contains("exit code 3"));
+    assert_eq!(shown.refused_for, Some(RefusedFor::Checks));
 }
 
 #[tokio::test]

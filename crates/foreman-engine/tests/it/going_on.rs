@@ -213,6 +213,7 @@ async fn files_of_a_diff_are_read_one_by_one_and_only_as_shown() {
         run: run.to_string(),
         expect: expect.into(),
         path: path.into(),
+        commit: None,
     };
     let file = host.run_diff_file(ask("a", &diff.expect)).await.unwrap();
     assert!(

@@ -3,7 +3,10 @@
 use crate::scene::{Scene, at_rest, named};
 use foreman_domain::{Code, EventKind, RunId, RunState};
 use foreman_engine::Host;
-use foreman_engine::api::{Commands, EventsRequest, MergeRequest, RunRef};
+use foreman_engine::api::{
+    Commands, CommitsRequest, DiffFileRequest, DiffRequest, EventsRequest, MergeRequest,
+    RefusedFor, RunRef,
+};
 
 async fn reviewed(scene: &Scene, host: &Host) -> RunId {
     let run = scene.start(host, &["commit:a"]).await.id;
@@ -69,6 +72,7 @@ async fn a_refused_merge_says_why_and_goes_back_to_review() {
     scene.git(&["commit", "-q", "--allow-empty", "-m", "meanwhile"]);
     let diff = host.run_diff(named(&run).into()).await.unwrap();
     assert!(diff.refusal.is_some());
+    assert_eq!(diff.refused_for, Some(RefusedFor::Repository));
     let refused = host.run_merge(merge(&run, &diff.expect)).await.unwrap_err();
     assert_eq!(refused.code, Code::Conflict);
     let view = host.run_show(named(&run)).await.unwrap();
@@ -206,6 +210,69 @@ async fn what_a_stopped_run_had_committed_can_be_looked_at() {
     let diff = host.run_diff(named(&run).into()).await.unwrap();
     assert_eq!(diff.files.len(), 1);
     assert!(diff.refusal.unwrap().contains("by hand"));
+    assert_eq!(diff.refused_for, Some(RefusedFor::State));
     let refused = host.run_merge(merge(&run, &diff.expect)).await.unwrap_err();
     assert_eq!(refused.code, Code::Conflict);
+}
+
+#[tokio::test]
+async fn commits_come_in_pages_that_fit_together_and_one_of_them_merges_nothing() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = scene
+        .start(&host, &["commit:a", "commit:b", "commit:c"])
+        .await
+        .id;
+    at_rest(&host, &run).await;
+    let ask = |skip: u32, expect: Option<&str>| CommitsRequest {
+        expect: expect.map(str::to_owned),
+        skip,
+        limit: Some(2),
+        ..CommitsRequest::new(run.as_str())
+    };
+    let diff = host.run_diff(named(&run).into()).await.unwrap();
+    let first = host.run_commits(ask(0, None)).await.unwrap();
+    assert_eq!((first.total, first.next), (3, Some(2)));
+    assert_eq!((&first.expect, &first.head), (&diff.expect, &diff.head));
+    assert_eq!(first.commits[0].sha, diff.head);
+    assert_eq!((first.commits[0].files, first.commits[0].parents), (1, 1));
+    let rest = host.run_commits(ask(2, Some(&first.expect))).await.unwrap();
+    assert_eq!((rest.commits.len(), rest.next), (1, None));
+    let past = host.run_commits(ask(u32::MAX, None)).await.unwrap();
+    assert!(past.commits.is_empty() && past.next.is_none());
+    let other = host.run_commits(ask(0, Some("other"))).await.unwrap_err();
+    assert_eq!(other.code, Code::Stale);
+
+    let middle = first.commits[1].sha.clone();
+    let request = DiffRequest::new(run.as_str()).of_commit(Some(middle.clone()));
+    let one = host.run_diff(request.clone()).await.unwrap();
+    let paths: Vec<_> = one.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["b"]);
+    assert!(one.patch.contains("+++ b/b") && one.gate.is_none());
+    // What one commit shows reads its files, and is no approval of all of them.
+    let file = |expect: &str, commit: Option<&str>| DiffFileRequest {
+        run: run.to_string(),
+        expect: expect.into(),
+        path: "b".into(),
+        commit: commit.map(str::to_owned),
+    };
+    let shown = host.run_diff_file(file(&one.expect, Some(&middle))).await;
+    assert!(shown.unwrap().patch.contains("+++ b/b"));
+    for wrong in [
+        file(&one.expect, None),
+        file(&one.expect, Some(&diff.head)),
+        file(&diff.expect, Some(&middle)),
+    ] {
+        let refused = host.run_diff_file(wrong).await.unwrap_err();
+        assert_eq!(refused.code, Code::Stale);
+    }
+    let refused = host.run_merge(merge(&run, &one.expect)).await.unwrap_err();
+    assert_eq!(refused.code, Code::Stale);
+    let both = request.clone().since(Some(middle.clone()));
+    assert_eq!(host.run_diff(both).await.unwrap_err().code, Code::Usage);
+    for none in [diff.base.as_str(), "HEAD", "--all", &middle[..12]] {
+        let request = request.clone().of_commit(Some(none.to_owned()));
+        let refused = host.run_diff(request).await.unwrap_err();
+        assert_eq!(refused.code, Code::NotFound, "{none}");
+    }
 }

@@ -12,6 +12,7 @@
 mod attacks;
 mod bases;
 mod clean_copies;
+mod commits;
 mod fixture;
 mod landed;
 mod left_locks;

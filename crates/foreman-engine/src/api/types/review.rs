@@ -28,18 +28,26 @@ pub struct DiffView {
     pub uncommitted: Vec<String>,
     /// Why a merge would be refused now; absent when it would go through.
     pub refusal: Option<String>,
+    /// What kind of reason that is, and with it what helps; there exactly when `refusal` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_for: Option<RefusedFor>,
     /// What happened on the way here that a reviewer weighs. Absent where only what came since a
     /// commit is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateSummary>,
 }
 
-impl DiffView {
-    /// True when a merge would move the base branch forward and nothing else.
-    #[must_use]
-    pub fn is_fast_forward(&self) -> bool {
-        self.gate.as_ref().is_none_or(|gate| gate.base_moved == 0)
-    }
+/// What kind of reason refuses a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusedFor {
+    /// Some of its checks did not pass, and nothing else is in the way: it can be merged all the same,
+    /// with a reason ([`MergeRequest::despite_checks`]).
+    Checks,
+    /// The base branch, or the tree where it is checked out, does not take it.
+    Repository,
+    /// The run does not wait for a review.
+    State,
 }
 
 /// What a reviewer weighs beside the diff. All sentences are without a final period.
@@ -100,6 +108,10 @@ pub struct DiffRequest {
     /// Only what came after this commit of the run.
     #[serde(default)]
     pub since: Option<String>,
+    /// Only what this one commit of the run changes, by its full name from
+    /// [`CommitView::sha`](super::CommitView::sha). Its token reads files of it and merges nothing.
+    #[serde(default)]
+    pub commit: Option<String>,
     /// With the patch; without it the answer is small however much was changed.
     #[serde(default = "yes")]
     pub patch: bool,
@@ -116,6 +128,7 @@ impl DiffRequest {
         Self {
             run: run.into(),
             since: None,
+            commit: None,
             patch: true,
         }
     }
@@ -124,6 +137,12 @@ impl DiffRequest {
     #[must_use]
     pub fn since(self, since: Option<String>) -> Self {
         Self { since, ..self }
+    }
+
+    /// Only what one commit of it changes.
+    #[must_use]
+    pub fn of_commit(self, commit: Option<String>) -> Self {
+        Self { commit, ..self }
     }
 
     /// Without the patch.
@@ -145,6 +164,9 @@ pub struct DiffFileRequest {
     pub expect: String,
     /// Its path, from [`DiffFile::path`].
     pub path: String,
+    /// As [`DiffRequest::commit`], whose token `expect` is then.
+    #[serde(default)]
+    pub commit: Option<String>,
 }
 
 /// What a run changed in one file.
