@@ -9,7 +9,7 @@ pub use watcher::watch;
 
 use crate::notice::{Happening, destination, short};
 use crate::tray::menu::Picture;
-use foreman_domain::{BlockId, BlockState, Failure, RunId, RunState};
+use foreman_domain::{BlockId, Failure, RunId, RunState};
 use foreman_engine::api::{BlockView, Commands, RunHint, RunList, RunView};
 use std::collections::{BTreeMap, HashMap};
 
@@ -46,12 +46,12 @@ impl Board {
         }
     }
 
-    /// Open blocks, as they are to be notified.
+    /// Blocks that ask something, as they are to be notified.
     pub fn open(&self) -> impl Iterator<Item = Happening> {
         self.blocks.values().map(held)
     }
 
-    /// True when the block is open.
+    /// True when the block asks something.
     #[must_use]
     pub fn is_open(&self, id: &str) -> bool {
         id.parse::<BlockId>()
@@ -61,10 +61,10 @@ impl Board {
     /// Takes a block in as it is now.
     pub fn see_block(&mut self, block: BlockView) -> Seen {
         let id = block.block.id.clone();
-        if block.block.state == BlockState::Open {
+        if block.asks {
             let happening = held(&block);
             self.blocks.insert(id, block);
-            Seen::Open(happening)
+            Seen::Asks(happening)
         } else {
             self.blocks.remove(&id);
             Seen::Over(id)
@@ -78,6 +78,10 @@ impl Board {
 
     /// Takes a run's state in; true when it came to an end just now that is worth a word.
     pub fn see_run(&mut self, hint: &RunHint) -> bool {
+        if matches!(hint.state.as_str(), "merged" | "discarded") {
+            // What went on in it is settled: nothing of it is asked any more.
+            self.blocks.retain(|block, _| *block.run() != hint.run);
+        }
         let before = self.runs.insert(hint.run.clone(), hint.state.clone());
         let was_at_work = before.is_none_or(|tag| LIVE.contains(&tag.as_str()));
         was_at_work && matches!(hint.state.as_str(), "review" | "failed")
@@ -113,9 +117,9 @@ impl Board {
 /// How a block was found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Open: to be notified if it was not.
-    Open(Happening),
-    /// Decided, expired or gone.
+    /// It asks something: to be notified if it was not.
+    Asks(Happening),
+    /// It asks nothing any more.
     Over(BlockId),
 }
 

@@ -147,7 +147,11 @@ fn notice(happenings: &[Happening]) -> Option<Notice> {
     if count > NAMED {
         lines.push(format!("and {} more", count - NAMED));
     }
+    let at_bound = |one: &Happening| matches!(one, Happening::Held { subject, .. } if matches!(subject, Subject::Bound { .. }));
     let (summary, target) = match first {
+        Happening::Held { .. } if happenings.iter().any(at_bound) => {
+            (format!("{count} cards wait for you"), Target::Inbox)
+        }
         Happening::Held { .. } => (format!("{count} actions are held"), Target::Inbox),
         Happening::Review { .. } | Happening::Failed { .. } => {
             (format!("{count} runs have ended"), Target::Window)
@@ -162,7 +166,13 @@ fn notice(happenings: &[Happening]) -> Option<Notice> {
 
 fn alone(happening: &Happening) -> Notice {
     let (summary, target) = match happening {
-        Happening::Held { block, .. } => ("An action is held", Target::Block(block.clone())),
+        Happening::Held { block, subject, .. } => {
+            let summary = match subject {
+                Subject::Bound { .. } => "A run has reached its bound",
+                Subject::Egress { .. } | Subject::File { .. } => "An action is held",
+            };
+            (summary, Target::Block(block.clone()))
+        }
         Happening::Review { run, .. } => ("A run is ready for review", Target::Run(run.clone())),
         Happening::Failed { run, .. } => ("A run has failed", Target::Run(run.clone())),
     };

@@ -130,6 +130,18 @@ fn more_processes_than_allowed_cannot_be_made(stage: &Stage) -> Result<()> {
         .and_then(|text| text.parse().ok())
         .unwrap_or(999);
     ensure!(made < 45, "{line}");
+    // Its card asks about later runs, also when this one is over, until somebody answers.
+    let cards = product.blocks(&run.id()?)?;
+    let [card] = cards.as_slice() else {
+        anyhow::bail!("one card, not {cards:?}");
+    };
+    ensure!(
+        card["subject"]["bound"] == "processes" && card["state"] == "gone" && card["asks"] == true,
+        "{card}"
+    );
+    product.deny(card["id"].as_str().context("an id")?, "")?;
+    let cards = product.blocks(&run.id()?)?;
+    ensure!(cards.is_empty(), "it was answered: {cards:?}");
     Ok(())
 }
 

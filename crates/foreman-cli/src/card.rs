@@ -77,6 +77,8 @@ pub fn render(card: &Card<'_>, width: usize, paint: Paint) -> Vec<String> {
         BlockState::Amended { .. } => "AMENDED",
         BlockState::Denied { .. } => "DENIED",
         BlockState::Expired => "EXPIRED",
+        // Nothing waits at a bound that the run goes on at; its card asks about later runs.
+        BlockState::Gone if block.asks() => "GOES ON",
         BlockState::Gone => "GONE",
     };
     let subject = sanitize_line(&block.what());

@@ -138,6 +138,18 @@ pub enum BoundKind {
     OpenFiles,
 }
 
+impl BoundKind {
+    /// Whether a run is paused at it and goes on once it is raised. Beyond the others the kernel refuses
+    /// more to a run that goes on, and a limit of a process cannot be set higher: raising one is for later runs.
+    #[must_use]
+    pub fn is_raised_live(self) -> bool {
+        match self {
+            Self::Wall | Self::Cpu | Self::Memory | Self::Disk | Self::Output => true,
+            Self::Processes | Self::OpenFiles => false,
+        }
+    }
+}
+
 impl fmt::Display for BoundKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
@@ -270,6 +282,23 @@ pub struct Block {
 }
 
 impl Block {
+    /// True while it asks the operator something: an action waits; or more of something is refused to a run
+    /// that goes on, and nobody has said whether later runs get more.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        match (&self.state, &self.subject) {
+            (BlockState::Open, _) => true,
+            (BlockState::Gone, Subject::Bound { bound }) => !bound.is_raised_live(),
+            (
+                BlockState::Gone
+                | BlockState::Amended { .. }
+                | BlockState::Denied { .. }
+                | BlockState::Expired,
+                _,
+            ) => false,
+        }
+    }
+
     /// What a denial of it refuses from then on: its subject, or for files what the card names, which is
     /// the folder where it names several.
     #[must_use]
@@ -516,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_with_several_paths_speaks_of_their_folder() {
+    fn a_card_with_several_paths_speaks_of_their_folder_and_asks_until_it_is_answered() {
         let path = |text: &str| PathText::of(text.as_ref());
         let facts = |different| FileFacts {
             folder: path("/srv"),
@@ -554,5 +583,22 @@ mod tests {
         block.file = Some(facts(3));
         assert_eq!(block.what(), "write 3 paths in /srv");
         assert_eq!(block.denied().to_string(), "write /srv");
+        assert!(block.asks());
+        block.state = BlockState::Gone;
+        assert!(!block.asks(), "what gave up is no question");
+        for (bound, asks) in [
+            (BoundKind::Memory, false),
+            (BoundKind::Wall, false),
+            (BoundKind::Processes, true),
+            (BoundKind::OpenFiles, true),
+        ] {
+            block.subject = Subject::Bound { bound };
+            assert_eq!(block.asks(), asks, "{bound}");
+        }
+        block.state = BlockState::Denied {
+            by: Decider::Operator,
+            reason: String::new(),
+        };
+        assert!(!block.asks(), "it was answered");
     }
 }

@@ -9,7 +9,7 @@ use crate::path_rules::{Own, look};
 use crate::tokens;
 use foreman_domain::{
     Amendment, Block, BlockId, BlockState, Code, Decider, Decision, Failure, FileAccess, RunId,
-    Scope, Subject, sanitize_line,
+    RunState, Scope, Subject, sanitize_line,
 };
 use foreman_policy::{Ground, Offer, offers};
 use foreman_store::{BlockFilter, StoredAmendment, StoredBlock, StoredRun};
@@ -38,7 +38,7 @@ impl Engine {
         };
         let filter = BlockFilter {
             run,
-            open_only: !request.all,
+            asking: !request.all,
             ..BlockFilter::default()
         };
         let stored = self.store.blocks(&filter).await.or_fail()?;
@@ -229,10 +229,20 @@ impl Context {
 }
 
 impl Card {
+    /// Whether it is a question to the operator: of what a run was, nothing is asked once that is settled.
+    fn asks(&self) -> bool {
+        let settled = matches!(
+            self.run.state,
+            RunState::Merged { .. } | RunState::Discarded { .. }
+        );
+        self.block.asks() && (self.block.state == BlockState::Open || !settled)
+    }
+
     /// As a surface shows it.
     pub fn view(&self) -> BlockView {
         BlockView {
             block: self.block.clone(),
+            asks: self.asks(),
             title: self.title.clone(),
             expect: tokens::of_block(&self.block, self.run.revision, &self.offers),
             candidates: candidates(&self.offers),

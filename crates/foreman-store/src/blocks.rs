@@ -13,6 +13,9 @@ pub struct BlockFilter {
     pub run: Option<RunId>,
     /// Only open ones.
     pub open_only: bool,
+    /// Only those that ask the operator something: open ones, and as long as their run is neither merged
+    /// nor discarded, what [`Block::asks`] says of those that are not.
+    pub asking: bool,
     /// Only with this number in its run.
     pub number: Option<u32>,
     /// At most this many; a thousand when absent.
@@ -40,6 +43,13 @@ impl Store {
         );
         if filter.open_only {
             query.push(" AND blocks.state = 'open'");
+        }
+        if filter.asking {
+            query.push(
+                " AND (blocks.state = 'open' OR blocks.state = 'gone'
+                       AND json_extract(blocks.json, '$.subject.bound') IN ('processes', 'open_files')
+                       AND runs.state NOT IN ('merged', 'discarded'))",
+            );
         }
         if let Some(run) = &filter.run {
             query.push(" AND runs.id = ").push_bind(run.as_str());

@@ -1,9 +1,10 @@
 use super::*;
-use foreman_domain::{At, Block, EventSeq, HoldId, Host, Protocol, Revision, Subject};
+use foreman_domain::{At, Block, BlockState, EventSeq, HoldId, Host, Protocol, Revision, Subject};
 
 fn block(number: u32, at: &str, state: BlockState) -> BlockView {
     let at: At = serde_json::from_value(at.into()).unwrap();
     BlockView {
+        asks: state == BlockState::Open,
         block: Block {
             id: BlockId::new(RunId::from_random(0), number),
             subject: Subject::Egress {
@@ -65,9 +66,23 @@ fn a_decided_block_is_off_the_board() {
     let mut board = Board::of(vec![open.clone()], &[], false);
     assert!(board.is_open(&open.block.id.to_string()));
     assert!(!board.is_open("nonsense"));
-    assert!(matches!(board.see_block(open), Seen::Open(_)));
+    assert!(matches!(board.see_block(open), Seen::Asks(_)));
     let gone = block(1, "2026-01-01T00:00:03Z", BlockState::Gone);
     assert_eq!(board.see_block(gone.clone()), Seen::Over(gone.block.id));
+    assert_eq!(board.picture(false).needs_you, 0);
+}
+
+#[test]
+fn a_bound_that_a_run_goes_on_at_asks_until_its_run_is_settled() {
+    let mut reached = block(1, "2026-01-01T00:00:03Z", BlockState::Gone);
+    reached.asks = true;
+    let mut board = Board::of(vec![reached.clone()], &[], false);
+    assert_eq!(board.picture(false).needs_you, 1);
+    assert!(matches!(board.see_block(reached), Seen::Asks(_)));
+    board.see_run(&hint(0, "review"));
+    board.see_run(&hint(1, "merged"));
+    assert_eq!(board.picture(false).needs_you, 1, "it was another run");
+    board.see_run(&hint(0, "discarded"));
     assert_eq!(board.picture(false).needs_you, 0);
 }
 

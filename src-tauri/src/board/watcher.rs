@@ -224,7 +224,7 @@ impl Teller {
 
     fn see(&mut self, seen: Seen) {
         match seen {
-            Seen::Open(happening) => self.held(happening),
+            Seen::Asks(happening) => self.held(happening),
             Seen::Over(id) => self.all.forget(&id),
         }
     }

@@ -506,7 +506,7 @@ export type BlockId = string;
 export type BlockList = {
 	/**  Only of this run. */
 	run: string | null,
-	/**  Also those already decided or gone. */
+	/**  Also those that ask nothing any more: decided or gone. */
 	all: boolean,
 };
 
@@ -537,6 +537,11 @@ reason: string } |
 
 /**  A block as a card shows it. */
 export type BlockView = {
+	/**
+	 *  True while it asks the operator something, which is what an inbox shows: it is open; or it is a
+	 *  bound beyond which more is refused to a run that goes on, and nobody has answered for later runs.
+	 */
+	asks?: boolean,
 	/**  Title of its run. */
 	title: string,
 	/**  Token of what is shown here; `block.amend` and `block.deny` require it. */

@@ -2,6 +2,7 @@
 import type {
   BlockId, BlockView, FaultyOrder, FileFault, Orders, OrderView, QueueView, RunHint, RunId, RunView, Runs,
 } from '@/ipc/bindings';
+import { asksNow } from './plan';
 import { Tickets } from './tickets';
 
 export class Board {
@@ -38,6 +39,8 @@ export class Board {
 
   run(run: RunView, ticket: number): void {
     if (!this.#runTickets.accept(run.id, ticket)) return;
+    // What went on in it is settled: nothing of it is asked any more.
+    if (run.state === 'merged' || run.state === 'discarded') this.#dropBlocks(run.id);
     // A hint may have told of a later event while this answer was under way.
     const last = Math.max(run.last_seq, this.runs.get(run.id)?.last_seq ?? 0);
     this.runs.set(run.id, last === run.last_seq ? run : { ...run, last_seq: last });
@@ -47,7 +50,11 @@ export class Board {
   noRun(id: RunId, ticket: number): void {
     if (!this.#runTickets.accept(id, ticket)) return;
     this.runs.delete(id);
-    for (const block of this.blocks.keys()) if (block.startsWith(`${id}-`)) this.blocks.delete(block);
+    this.#dropBlocks(id);
+  }
+
+  #dropBlocks(run: RunId): void {
+    for (const block of this.blocks.keys()) if (block.startsWith(`${run}-`)) this.blocks.delete(block);
   }
 
   /** What a hint says of itself. True when the run has to be read again at once. */
@@ -58,20 +65,20 @@ export class Board {
     return known.state !== hint.state;
   }
 
-  /** Every open block there is. */
+  /** Every block there is that asks something. */
   openBlocks(blocks: readonly BlockView[], ticket: number): void {
     const newer = [...this.blocks.values()].filter((block) => this.#blockTickets.isNewer(block.id, ticket));
     const decided = blocks.filter((block) => this.#blockTickets.isNewer(block.id, ticket));
     if (!this.#blockTickets.acceptAll(ticket)) return;
     const skip = new Set(decided.map((block) => block.id));
     this.blocks.clear();
-    for (const block of blocks) if (block.state === 'open' && !skip.has(block.id)) this.blocks.set(block.id, block);
+    for (const block of blocks) if (asksNow(block) && !skip.has(block.id)) this.blocks.set(block.id, block);
     for (const block of newer) this.blocks.set(block.id, block);
   }
 
   block(block: BlockView, ticket: number): void {
     if (!this.#blockTickets.accept(block.id, ticket)) return;
-    if (block.state === 'open') this.blocks.set(block.id, block);
+    if (asksNow(block)) this.blocks.set(block.id, block);
     else this.blocks.delete(block.id);
   }
 

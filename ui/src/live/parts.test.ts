@@ -115,6 +115,19 @@ describe('board', () => {
     board.openBlocks([aBlock({ id: 'rone-b3' })], board.ticket('block'));
     expect([...board.blocks.keys()]).toEqual(['rone-b3']);
   });
+  it('keeps a bound that a run goes on at until it is answered, or its run is settled', () => {
+    const board = new Board();
+    const reached = aBlock({ state: 'gone', asks: true, subject: { type: 'bound', bound: 'processes' } });
+    board.openBlocks([reached, aBlock({ id: 'rone-b2', state: 'gone', asks: false })], board.ticket('block'));
+    expect([...board.blocks.keys()]).toEqual(['rone-b1']);
+    board.block({ ...reached, asks: false }, board.ticket('block'));
+    expect(board.blocks.size).toBe(0);
+    board.block(reached, board.ticket('block'));
+    board.run(aRun({ state: 'review', head: 'a', base: 'b', agent_succeeded: true }), board.ticket('run'));
+    expect(board.blocks.size).toBe(1);
+    board.run(aRun({ state: 'discarded', snapshot: 's' }), board.ticket('run'));
+    expect(board.blocks.size).toBe(0);
+  });
   it('keeps what came while a list of open blocks was under way', () => {
     const board = new Board();
     const list = board.ticket('block');

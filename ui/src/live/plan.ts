@@ -1,5 +1,5 @@
 /** What an answer of `watch` means for what is shown. Pure: no call is made here. */
-import type { BlockId, Hints, OrderId, RunHint, RunId } from '@/ipc/bindings';
+import type { BlockId, BlockView, Hints, OrderId, RunHint, RunId } from '@/ipc/bindings';
 
 export type Plan =
   | { do: 'all'; cursor: string; why: 'resync' | 'hole' }
@@ -16,6 +16,11 @@ export function plan(asked: string, hints: Hints): Plan {
 export function runOfBlock(block: BlockId): RunId {
   const dash = block.lastIndexOf('-');
   return dash > 0 ? block.slice(0, dash) : block;
+}
+
+/** True while a block is a question to the operator, as the engine says it; one of before it said so counts while it is open. */
+export function asksNow(block: BlockView): boolean {
+  return block.asks ?? block.state === 'open';
 }
 
 /** Milliseconds to wait before the next try after `failures` failures in a row. */

@@ -33,6 +33,7 @@ pub(crate) fn view(number: u32) -> BlockView {
         opens: vec![],
     };
     BlockView {
+        asks: true,
         block: Block {
             id: block,
             subject: Subject::Egress {

@@ -14,7 +14,7 @@ pub(super) fn offers(block: &Block, bound: BoundKind) -> Vec<Offer> {
     let half = raised(&breach, breach.limit.saturating_add(breach.limit / 2));
     let double = raised(&breach, breach.limit.saturating_mul(2)).max(step_above(bound, half));
     let mut offers = Vec::new();
-    if is_raised_live(bound) {
+    if bound.is_raised_live() {
         for limit in [half, double] {
             let figure = figure_in_words(bound, limit);
             let words = format!("Raise {bound} to {figure} for this run, and let it go on");
@@ -22,7 +22,7 @@ pub(super) fn offers(block: &Block, bound: BoundKind) -> Vec<Offer> {
         }
     }
     let figure = figure_in_words(bound, double);
-    let later = match is_raised_live(bound) {
+    let later = match bound.is_raised_live() {
         true => "",
         false => ", from the next one on: what runs now keeps its limit",
     };
@@ -34,19 +34,6 @@ pub(super) fn offers(block: &Block, bound: BoundKind) -> Vec<Offer> {
         offers.push(offer(bound, double, scope, words));
     }
     offers
-}
-
-/// Whether a bound can be raised while the run goes on: a limit of a process cannot be set higher.
-#[must_use]
-pub(crate) fn is_raised_live(bound: BoundKind) -> bool {
-    match bound {
-        BoundKind::Wall
-        | BoundKind::Memory
-        | BoundKind::Output
-        | BoundKind::Disk
-        | BoundKind::Cpu => true,
-        BoundKind::Processes | BoundKind::OpenFiles => false,
-    }
 }
 
 fn offer(bound: BoundKind, limit: u64, scope: Scope, words: String) -> Offer {

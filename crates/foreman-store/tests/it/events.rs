@@ -1,7 +1,7 @@
 use crate::scratch::{Scratch, block, event, output, subject};
 use foreman_domain::{
-    BlockState, ConnectVerdict, Decider, EventKind, EventSeq, FailReason, Outcome, RunId, RunState,
-    StepKind, StepName, StepResult,
+    BlockState, BoundKind, ConnectVerdict, Decider, EventKind, EventSeq, FailReason, Outcome,
+    RunId, RunState, StepKind, StepName, StepResult, Subject,
 };
 use foreman_store::{BlockFilter, StoreError};
 
@@ -322,6 +322,37 @@ async fn blocks_are_listed_oldest_first_and_counted_while_open() {
     assert_eq!(numbers(scratch.store.blocks(&open).await.unwrap()), [1]);
     let all = BlockFilter::default();
     assert_eq!(numbers(scratch.store.blocks(&all).await.unwrap()), [1, 2]);
+
+    // What a run goes on at asks, too, until it is answered.
+    let bound = |number, bound, state| {
+        let mut block = block(&run, number, state);
+        block.subject = Subject::Bound { bound };
+        EventKind::Block { block }
+    };
+    let denied = BlockState::Denied {
+        by: Decider::Operator,
+        reason: String::new(),
+    };
+    let events = [
+        bound(3, BoundKind::Processes, BlockState::Gone),
+        bound(4, BoundKind::Memory, BlockState::Gone),
+        bound(5, BoundKind::OpenFiles, BlockState::Gone),
+        bound(6, BoundKind::OpenFiles, denied),
+    ];
+    let events: Vec<_> = (4..)
+        .zip(events)
+        .map(|(seq, kind)| event(&run, seq, kind))
+        .collect();
+    scratch.ingest(&run, &events).await;
+    let asking = BlockFilter {
+        asking: true,
+        ..BlockFilter::default()
+    };
+    assert_eq!(
+        numbers(scratch.store.blocks(&asking).await.unwrap()),
+        [1, 3, 5]
+    );
+    assert_eq!(numbers(scratch.store.blocks(&open).await.unwrap()), [1]);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 import { computed, nextTick, onScopeDispose, shallowReactive, shallowRef, watch } from 'vue';
 import type { BlockId, BlockView, RunId } from '@/ipc/bindings';
 import { call } from '@/ipc/call';
-import { runOfBlock } from '@/live/plan';
+import { asksNow, runOfBlock } from '@/live/plan';
 import { useLive } from '@/live/store';
 import { hasButtons } from './card';
 import { useCards } from './cards';
@@ -55,7 +55,11 @@ export function usePlaces(open: () => readonly BlockView[]) {
         return;
       }
       const ids = new Set(now.map((view) => view.id));
-      const left = places.value.filter((id) => !ids.has(id) && remembered.get(id)?.state === 'open');
+      const asked = (id: BlockId): boolean => {
+        const view = remembered.get(id);
+        return view !== undefined && asksNow(view);
+      };
+      const left = places.value.filter((id) => !ids.has(id) && asked(id));
       for (const view of now) if (remembered.get(view.id) !== view) remember(view);
       places.value = keepPlaces(places.value, now);
       for (const [run, of] of byRun(left)) void readLeft(run, of);

@@ -166,6 +166,15 @@ export function stateTitle(view: BlockView): string {
   }
 }
 
+/** How many of these wait, and how many ask about later runs only: "2 blocks wait; 1 asks about later runs". */
+export function askingWords(views: readonly BlockView[]): string {
+  const waits = views.filter((view) => view.state === 'open').length;
+  const later = views.length - waits;
+  const parts = waits > 0 || later === 0 ? [waits === 0 ? 'Nothing waits' : `${count(waits, 'block')} ${waits === 1 ? 'waits' : 'wait'}`] : [];
+  if (later > 0) parts.push(`${parts.length === 0 ? count(later, 'block') : String(later)} ${later === 1 ? 'asks' : 'ask'} about later runs`);
+  return parts.join('; ');
+}
+
 /** Where a block that is not open stands, as a sentence. */
 export function standingWords(view: BlockView): string {
   switch (view.state) {

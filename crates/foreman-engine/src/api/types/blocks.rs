@@ -11,7 +11,7 @@ use std::path::PathBuf;
 pub struct BlockList {
     /// Only of this run.
     pub run: Option<String>,
-    /// Also those already decided or gone.
+    /// Also those that ask nothing any more: decided or gone.
     pub all: bool,
 }
 
@@ -35,6 +35,10 @@ pub struct BlockView {
     /// The block.
     #[serde(flatten)]
     pub block: Block,
+    /// True while it asks the operator something, which is what an inbox shows: it is open; or it is a
+    /// bound beyond which more is refused to a run that goes on, and nobody has answered for later runs.
+    #[serde(default)]
+    pub asks: bool,
     /// Title of its run.
     pub title: String,
     /// Token of what is shown here; `block.amend` and `block.deny` require it.
