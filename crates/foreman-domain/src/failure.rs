@@ -87,6 +87,62 @@ pub enum ExitCode {
     Bug = 70,
 }
 
+/// Which part of an order a refusal is about, so that a form can say it there.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, specta::Type,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum About {
+    /// The repository.
+    Repo,
+    /// The branch to start from.
+    Base,
+    /// The agent's command.
+    Command,
+    /// The prompt.
+    Prompt,
+    /// What is allowed from the start.
+    Allow,
+    /// The policy text.
+    Policy,
+    /// The setup command.
+    Setup,
+    /// The checks.
+    Checks,
+    /// Files to copy.
+    Copy,
+    /// Walls that may be missing.
+    Accept,
+    /// Variables of the environment.
+    Env,
+    /// The bound on wall time.
+    Wall,
+    /// The bound on memory.
+    Memory,
+    /// The bound on processor time.
+    Cpu,
+    /// The bound on processes.
+    Processes,
+    /// The bound on the disk.
+    Disk,
+    /// The bound on output.
+    Output,
+    /// The bound on open files.
+    OpenFiles,
+    /// The scope.
+    Scope,
+    /// What it depends on.
+    DependsOn,
+    /// How often it is tried again.
+    Retries,
+    /// When it comes again.
+    Recurrence,
+    /// Its kind.
+    Kind,
+    /// Its class.
+    Class,
+}
+
 /// A refused command: `{"code", "message", "hint"}` on the wire.
 #[derive(
     Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type, thiserror::Error,
@@ -100,6 +156,9 @@ pub struct Failure {
     /// What to do, as a sentence; absent when there is nothing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// Which part of an order it is about; absent when it is about no part, or about the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<About>,
 }
 
 impl Failure {
@@ -110,7 +169,15 @@ impl Failure {
             code,
             message: without_error_numbers(&message.into()),
             hint: None,
+            about: None,
         }
+    }
+
+    /// The same refusal, about a part of an order.
+    #[must_use]
+    pub fn about(mut self, about: About) -> Self {
+        self.about = Some(about);
+        self
     }
 
     /// The same refusal with a remedy.

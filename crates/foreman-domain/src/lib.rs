@@ -24,7 +24,7 @@ pub use block::{
     Host, Protocol, Scope, Subject, Surface,
 };
 pub use event::{ConnectVerdict, Event, EventKind, LogStream, ProcessRef, WIRE_VERSION, Wall};
-pub use failure::{Code, ExitCode, Failure};
+pub use failure::{About, Code, ExitCode, Failure};
 pub use fence::Fence;
 pub use file::{FileFacts, FileTarget, PATHS_NAMED, PathText};
 pub use ids::{

@@ -20,10 +20,10 @@ use crate::provision::project::Project;
 use crate::provision::{Cut, FOLLOW_UP, Plan, Provisioning, run_steps};
 use crate::spec::Work;
 use foreman_domain::{
-    At, CancelCause, Code, EventKind, FailReason, Failure, OrderId, Outcome, RunEvent, RunId,
-    RunState, sanitize_line,
+    About, At, CancelCause, Code, EventKind, FailReason, Failure, OrderId, Outcome, RunEvent,
+    RunId, RunState, sanitize_line,
 };
-use foreman_git::{Repository, Worktree};
+use foreman_git::{GitError, Repository, Worktree};
 use foreman_policy::Policy;
 use foreman_store::{NewRun, RequestKey};
 use std::sync::Arc;
@@ -170,10 +170,13 @@ impl Engine {
     /// Looks at everything that could refuse the run.
     pub(crate) async fn plan(&self, request: &RunCreate) -> Result<Plan, Failure> {
         let shim = self.options.find_shim()?;
-        let repo = open_repository(&request.repo).await?;
+        let repo = open_repository(&request.repo)
+            .await
+            .map_err(|failure| failure.about(About::Repo))?;
         let (looked_at, base) = (repo.clone(), request.base.clone());
         let looking = tokio::task::spawn_blocking(move || looked_at.preflight(base.as_deref()));
-        let pre = looking.await.map_err(join)??;
+        let pre = looking.await.map_err(join)?;
+        let pre = pre.map_err(|error| unusable(error, request.base.is_some()))?;
         self.refuse_data_in_a_repository().await?;
         let mut layers = self.layers(&repo, request).await?;
         let account = Account::of_this_process(|name| std::env::var_os(name));
@@ -195,7 +198,8 @@ impl Engine {
             && !request.env.iter().any(|(name, _)| name == "PATH")
         {
             let path = std::env::var_os("PATH");
-            refuse_unseen(program, path.as_deref(), &path_binds, &account.home)?;
+            refuse_unseen(program, path.as_deref(), &path_binds, &account.home)
+                .map_err(|failure| failure.about(About::Command))?;
         }
         let mut project = match request.prepare.no_project {
             true => Project::default(),
@@ -388,8 +392,18 @@ pub(crate) fn title(request: &RunCreate) -> String {
     title
 }
 
+/// Why nothing can start from a repository, or from the branch that was named.
+pub(crate) fn unusable(error: GitError, names_a_base: bool) -> Failure {
+    let about = match error {
+        GitError::NotFound { .. } if names_a_base => About::Base,
+        _ => About::Repo,
+    };
+    Failure::from(error).about(about)
+}
+
 pub(crate) fn check(request: &RunCreate) -> Result<(), Failure> {
     let refuse = |what: &str| Err(Failure::new(Code::BadInput, what));
+    let refuse_about = |about, what: &str| Err(Failure::new(Code::BadInput, what).about(about));
     for wall in &request.accept_weaker {
         if let Some(why) = wall.why_never_weaker() {
             let wall = wall.name();
@@ -397,6 +411,7 @@ pub(crate) fn check(request: &RunCreate) -> Result<(), Failure> {
                 Code::Usage,
                 format!("--accept-weaker {wall} is not possible: {why}"),
             )
+            .about(About::Accept)
             .hint("Leave it out; `foreman doctor` says what this machine lacks, and the remedy."));
         }
     }
@@ -404,10 +419,12 @@ pub(crate) fn check(request: &RunCreate) -> Result<(), Failure> {
         return Err(Failure::new(
             Code::Usage,
             "the repository must be named by an absolute path",
-        ));
+        )
+        .about(About::Repo));
     }
     if request.argv.first().is_none_or(String::is_empty) {
         return Err(Failure::new(Code::Usage, "there is no command to run")
+            .about(About::Command)
             .hint("Name it behind `--`: foreman run -- COMMAND."));
     }
     let commands = request
@@ -424,10 +441,10 @@ pub(crate) fn check(request: &RunCreate) -> Result<(), Failure> {
         return refuse("a command holds a NUL byte, which no program can be given");
     }
     if bytes > LONGEST_ARGV {
-        return refuse("the command line is longer than 1 MiB");
+        return refuse_about(About::Command, "the command line is longer than 1 MiB");
     }
     if request.checks.len() > MOST_CHECKS {
-        return refuse("a run can have at most 64 checks");
+        return refuse_about(About::Checks, "a run can have at most 64 checks");
     }
     if request
         .setup
@@ -443,7 +460,8 @@ pub(crate) fn check(request: &RunCreate) -> Result<(), Failure> {
     {
         return refuse("a terminal needs columns and rows");
     }
-    check_patterns(&anchored(&request.prepare.copy))?;
+    check_patterns(&anchored(&request.prepare.copy))
+        .map_err(|failure| failure.about(About::Copy))?;
     if request
         .prepare
         .fetch_seconds
@@ -451,5 +469,5 @@ pub(crate) fn check(request: &RunCreate) -> Result<(), Failure> {
     {
         return refuse("a remote can be waited for between 1 and 3600 seconds");
     }
-    check_asked(&request.env)
+    check_asked(&request.env).map_err(|failure| failure.about(About::Env))
 }

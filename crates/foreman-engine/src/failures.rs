@@ -76,6 +76,7 @@ pub(crate) fn policy(code: Code, error: &PolicyError) -> Failure {
         code,
         message: error.to_string(),
         hint: error.hint.clone(),
+        about: None,
     }
 }
 

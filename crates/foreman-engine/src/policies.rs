@@ -14,7 +14,7 @@ use crate::failures::{OrFail, join, policy as policy_failure};
 use crate::policies::paths::{as_written, from_root, path_asked};
 use crate::project_file::{NAME, ProjectFile, replace};
 use crate::tokens;
-use foreman_domain::{At, Code, Failure, Revision, Scope};
+use foreman_domain::{About, At, Code, Failure, Revision, Scope};
 use foreman_git::Repository;
 use foreman_policy::{
     Bounds, Layer, Policy, append_rule, parse_allow, parse_destination, parse_policy,
@@ -37,6 +37,8 @@ const DEFAULTS: Bounds = Bounds {
 /// Bounds below which no run can do anything.
 const LEAST_MEMORY: u64 = 16 << 20;
 const LEAST_PROCESSES: u32 = 4;
+/// The fewest that a program needs open to start and to say something.
+const LEAST_OPEN_FILES: u32 = 32;
 
 /// What a run starts with, before recorded decisions.
 #[derive(Debug, Clone)]
@@ -53,14 +55,17 @@ impl Engine {
         let mut layers = self.project_layer(repo).await?;
         let mut bounds = Bounds::default();
         if let Some(source) = &request.policy {
-            let file = parse_policy(&source.name, &source.text, Layer::Order).or_fail()?;
+            let file = parse_policy(&source.name, &source.text, Layer::Order)
+                .or_fail()
+                .map_err(|failure: Failure| failure.about(About::Policy))?;
             layers.policy.egress.extend(file.egress);
             layers.policy.paths.extend(from_root(file.paths));
             layers.warnings.extend(file.warnings);
             bounds = file.bounds;
         }
         for text in &request.allow {
-            let rule = parse_allow(text).map_err(|error| policy_failure(Code::BadInput, &error))?;
+            let rule = parse_allow(text)
+                .map_err(|error| policy_failure(Code::BadInput, &error).about(About::Allow))?;
             layers.policy.egress.push(rule);
         }
         let narrower = request.bounds.clone().or(bounds);
@@ -271,24 +276,45 @@ fn with_project_rules(mut policy: Policy, amendments: &[StoredAmendment]) -> Pol
 }
 
 fn check_bounds(bounds: &Bounds) -> Result<(), Failure> {
-    let refuse = |what: String| Err(Failure::new(Code::BadInput, what));
+    let refuse = |about, what: String| Err(Failure::new(Code::BadInput, what).about(about));
     if bounds.wall_seconds == Some(0) {
-        return refuse("a wall time of nothing lets no run start".into());
+        return refuse(
+            About::Wall,
+            "a wall time of nothing lets no run start".into(),
+        );
     }
     if bounds.output_bytes == Some(0) {
-        return refuse("an output bound of nothing lets no run say anything".into());
+        let what = "an output bound of nothing lets no run say anything";
+        return refuse(About::Output, what.into());
+    }
+    if bounds.cpu_millicores == Some(0) {
+        let what = "a bound of no processor time lets no program run";
+        return refuse(About::Cpu, what.into());
+    }
+    if bounds.disk_bytes == Some(0) {
+        let what = "a disk bound of nothing lets no run write anything";
+        return refuse(About::Disk, what.into());
     }
     if bounds
         .memory_bytes
         .is_some_and(|bytes| bytes < LEAST_MEMORY)
     {
-        return refuse("a memory bound below 16 MiB lets no program start".into());
+        let what = "a memory bound below 16 MiB lets no program start";
+        return refuse(About::Memory, what.into());
     }
     if bounds
         .processes
         .is_some_and(|processes| processes < LEAST_PROCESSES)
     {
-        return refuse(format!("a run needs at least {LEAST_PROCESSES} processes"));
+        let what = format!("a run needs at least {LEAST_PROCESSES} processes");
+        return refuse(About::Processes, what);
+    }
+    if bounds
+        .open_files
+        .is_some_and(|files| files < LEAST_OPEN_FILES)
+    {
+        let what = format!("a program needs at least {LEAST_OPEN_FILES} open files");
+        return refuse(About::OpenFiles, what);
     }
     Ok(())
 }

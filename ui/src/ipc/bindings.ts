@@ -215,6 +215,57 @@ export const events = {
 };
 
 /* Types */
+/**  Which part of an order a refusal is about, so that a form can say it there. */
+export type About = 
+/**  The repository. */
+"repo" | 
+/**  The branch to start from. */
+"base" | 
+/**  The agent's command. */
+"command" | 
+/**  The prompt. */
+"prompt" | 
+/**  What is allowed from the start. */
+"allow" | 
+/**  The policy text. */
+"policy" | 
+/**  The setup command. */
+"setup" | 
+/**  The checks. */
+"checks" | 
+/**  Files to copy. */
+"copy" | 
+/**  Walls that may be missing. */
+"accept" | 
+/**  Variables of the environment. */
+"env" | 
+/**  The bound on wall time. */
+"wall" | 
+/**  The bound on memory. */
+"memory" | 
+/**  The bound on processor time. */
+"cpu" | 
+/**  The bound on processes. */
+"processes" | 
+/**  The bound on the disk. */
+"disk" | 
+/**  The bound on output. */
+"output" | 
+/**  The bound on open files. */
+"open_files" | 
+/**  The scope. */
+"scope" | 
+/**  What it depends on. */
+"depends_on" | 
+/**  How often it is tried again. */
+"retries" | 
+/**  When it comes again. */
+"recurrence" | 
+/**  Its kind. */
+"kind" | 
+/**  Its class. */
+"class";
+
 /**  One agent of several. */
 export type AgentDraft = {
 	/**  Its name, unique within the order: part of the attempt's id. */
@@ -1551,6 +1602,8 @@ export type Failure = {
 	message: string,
 	/**  What to do, as a sentence; absent when there is nothing to do. */
 	hint?: string | null,
+	/**  Which part of an order it is about; absent when it is about no part, or about the whole. */
+	about?: About | null,
 };
 
 /**  An order that somebody must put right. */

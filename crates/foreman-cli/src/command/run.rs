@@ -260,6 +260,7 @@ fn never_began(run: &RunView) -> Option<Failure> {
             code: *code,
             message: message.clone(),
             hint: hint.clone(),
+            about: None,
         }),
         _ => None,
     }

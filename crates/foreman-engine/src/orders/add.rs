@@ -4,10 +4,11 @@ use super::check::{Drafted, circle, expand};
 use super::file;
 use super::record::{encode, title_of};
 use crate::api::{OrderAdd, OrderDraft, Orders};
+use crate::create::unusable;
 use crate::engine::Engine;
 use crate::failures::{OrFail, internal, join};
 use crate::policies::open_repository;
-use foreman_domain::{At, Code, Failure, OrderId};
+use foreman_domain::{About, At, Code, Failure, OrderId};
 use foreman_store::{NewOrder, RequestKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -81,12 +82,14 @@ impl Engine {
             ..failure
         };
         let run = &order.spec.run;
-        let repo = open_repository(&run.repo).await.map_err(of_order)?;
+        let repo = open_repository(&run.repo)
+            .await
+            .map_err(|failure| of_order(failure.about(About::Repo)))?;
         let slug = repo.slug();
         if let Some(base) = run.base.clone() {
             let looking = tokio::task::spawn_blocking(move || repo.preflight(Some(&base)));
             let looked = looking.await.map_err(join)?;
-            looked.map_err(|error| of_order(error.into()))?;
+            looked.map_err(|error| of_order(unusable(error, true)))?;
         }
         Ok(slug)
     }
@@ -116,6 +119,7 @@ impl Engine {
                 members.join(", ")
             ),
         )
+        .about(About::DependsOn)
         .hint("Take one of these dependencies out."))
     }
 }

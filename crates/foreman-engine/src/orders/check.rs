@@ -3,7 +3,7 @@
 use super::read::{MOST_ATTEMPTS, MOST_RETRIES};
 use super::tree::shown;
 use crate::api::{OrderDraft, OrderGate, OrderSpec};
-use foreman_domain::{At, Code, Failure, OrderId};
+use foreman_domain::{About, At, Code, Failure, OrderId};
 use foreman_schedule::ScopeClaim;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -126,22 +126,23 @@ pub(super) fn check(id: &OrderId, spec: &OrderSpec) -> Result<(), Failure> {
         .iter()
         .map(|name| (name.clone(), String::new()))
         .collect();
-    crate::environment::check_asked(&asked)?;
+    crate::environment::check_asked(&asked).map_err(|failure| failure.about(About::Env))?;
     if let Some(prompt) = &spec.prompt {
         if prompt.len() > LONGEST_PROMPT {
             return Err(
                 bad("the prompt is longer than 120 KiB, which no program can be given")
+                    .about(About::Prompt)
                     .hint("Put it into a file of the repository and name that in a short prompt."),
             );
         }
         if prompt.contains('\0') {
-            return Err(bad(
-                "the prompt holds a NUL byte, which no program can be given",
-            ));
+            let what = "the prompt holds a NUL byte, which no program can be given";
+            return Err(bad(what).about(About::Prompt));
         }
     } else if spec.run.argv.iter().any(|word| word.contains(PROMPT)) {
         return Err(
             bad(format!("the command has {PROMPT} and there is no prompt"))
+                .about(About::Prompt)
                 .hint("Write the prompt, or take the placeholder out."),
         );
     }
@@ -150,18 +151,19 @@ pub(super) fn check(id: &OrderId, spec: &OrderSpec) -> Result<(), Failure> {
             "{} retries are not to be meant",
             spec.hints.retries
         ))
+        .about(About::Retries)
         .hint(format!("From 0 to {MOST_RETRIES} are possible.")));
     }
-    for (what, name) in [
-        ("kind", &spec.hints.kind),
-        ("class", &spec.hints.concurrency_class),
+    for (what, about, name) in [
+        ("kind", About::Kind, &spec.hints.kind),
+        ("class", About::Class, &spec.hints.concurrency_class),
     ] {
         if let Some(name) = name {
-            check_name(what, name)?;
+            check_name(what, name).map_err(|failure| failure.about(about))?;
         }
     }
     if let Some(recurrence) = &spec.hints.recurrence {
-        super::slots::check(recurrence).map_err(bad)?;
+        super::slots::check(recurrence).map_err(|what| bad(what).about(About::Recurrence))?;
         if id.as_str().len() > LONGEST_RECURRING {
             return Err(bad(format!(
                 "the id of a recurring order has at most {LONGEST_RECURRING} characters: each slot \
@@ -170,18 +172,20 @@ pub(super) fn check(id: &OrderId, spec: &OrderSpec) -> Result<(), Failure> {
         }
     }
     if let Some(claim) = &spec.scope {
-        check_claim(claim)?;
+        check_claim(claim).map_err(|failure| failure.about(About::Scope))?;
     }
     if spec.depends_on.len() > MOST_DEPENDENCIES {
         return Err(bad(format!(
             "an order can depend on at most {MOST_DEPENDENCIES} others"
-        )));
+        ))
+        .about(About::DependsOn));
     }
     if spec.parent.as_ref() == Some(id) {
         return Err(bad(format!("order {id} cannot be a part of itself")));
     }
     if spec.gate == OrderGate::Checks && spec.run.checks.is_empty() {
         return Err(bad("an order whose gate is its checks has none")
+            .about(About::Checks)
             .hint("Give it a check, or leave the gate at \"review\"."));
     }
     Ok(())

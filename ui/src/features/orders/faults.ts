@@ -1,31 +1,20 @@
-// Puts a refusal of the engine beside the field that it is about, where its code says so.
+// Puts a refusal of the engine beside the field that it is about, where the engine says so.
 
-import type { Failure } from '@/ipc/bindings';
+import type { About, Failure } from '@/ipc/bindings';
 import type { Field } from './form';
 
-/** The field that a refusal is about; absent when it is about the whole. */
-export function fieldOf(failure: Failure): Field | null {
-  switch (failure.code) {
-    case 'bad_repository': return 'repo';
-    case 'bad_policy': return failure.message.includes('--allow') ? 'allow' : 'policy';
-    case 'wall_missing': return 'accept';
-    case 'not_enforced': return 'policy';
-    case 'usage': return failure.message.includes('--accept-weaker') ? 'accept' : null;
-    case 'bad_input':
-    case 'not_found':
-    case 'stale':
-    case 'already_decided':
-    case 'conflict':
-    case 'busy':
-    case 'disk_full':
-    case 'environment':
-    case 'internal': return null;
-    default: return unknown(failure.code);
-  }
-}
+const FIELDS: Readonly<Record<About, Field>> = {
+  repo: 'repo', base: 'base', command: 'command', prompt: 'prompt', allow: 'allow', policy: 'policy', setup: 'setup', checks: 'checks', copy: 'copy',
+  accept: 'accept', env: 'envFrom', wall: 'wall', memory: 'memory', cpu: 'cpu', processes: 'processes', disk: 'disk', output: 'output',
+  open_files: 'openFiles', scope: 'scope', depends_on: 'dependsOn', retries: 'retries', recurrence: 'repeat', kind: 'kind', class: 'group',
+};
 
-function unknown(_: never): Field | null {
-  return null;
+/** The field that a refusal is about; absent when it is about the whole, or about what this window has no field for. */
+export function fieldOf(failure: Failure): Field | null {
+  const { about } = failure;
+  if (about && Object.hasOwn(FIELDS, about)) return FIELDS[about];
+  // What a machine lacks is known before a run is, and by its code alone.
+  return failure.code === 'wall_missing' ? 'accept' : null;
 }
 
 /** A refusal as one sentence with what to do. */

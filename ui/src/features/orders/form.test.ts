@@ -14,7 +14,7 @@ describe('faultsOf', () => {
   });
   it.each([
     [{ command: '' }, 'command'], [{ command: "a 'b" }, 'command'], [{ prompt: ' ' }, 'command'], [{ repo: '' }, 'repo'], [{ repo: 'app' }, 'repo'],
-    [{ allow: ['a.example:443', 'b.example'] }, 'allow'], [{ wall: '5' }, 'wall'], [{ memory: '1MiB' }, 'memory'], [{ gate: 'checks' as const }, 'checks'],
+    [{ allow: ['a.example:443', 'b.example'] }, 'allow'], [{ wall: '5' }, 'wall'], [{ memory: '1MiB' }, 'memory'], [{ cpu: '2 cores' }, 'cpu'], [{ disk: '9' }, 'disk'], [{ openFiles: '8' }, 'openFiles'], [{ gate: 'checks' as const }, 'checks'],
     [{ checks: Array.from({ length: 65 }, () => 'x') }, 'checks'], [{ mandatory: true }, 'mandatory'], [{ notBefore: 'soon' }, 'notBefore'],
     [{ attempts: '17' }, 'attempts'], [{ attempts: '2', repeat: 'every' as const, every: '6h' }, 'attempts'], [{ retries: 'x' }, 'retries'],
     [{ repeat: 'every' as const, every: '30s' }, 'every'], [{ repeat: 'calendar' as const, calendar: '* *' }, 'calendar'],
@@ -28,9 +28,22 @@ describe('what is sent', () => {
   it('has defaults where nothing was said', () => {
     expect(toRun(form())).toEqual({
       repo: '/home/me/app', title: null, base: null, allow: [], policy: null,
-      bounds: { wall_seconds: null, memory_bytes: null, processes: null, output_bytes: null, hold_seconds: null },
+      bounds: {
+        wall_seconds: null, cpu_millicores: null, memory_bytes: null, disk_bytes: null, processes: null, open_files: null, output_bytes: null, hold_seconds: null,
+      },
       setup: null, checks: [], terminal: null, unattended: false, accept_weaker: [], argv: ['agent', '-p', '{prompt}'], env: [], proxy: [],
     });
+  });
+  it('has every bound in its unit, and reads are held where that is asked for', () => {
+    const bounds = { wall: '2h', cpu: '1.5', memory: '4GiB', disk: '10GiB', processes: '512', openFiles: '4096', output: '1MiB', hold: '10m' };
+    expect(toRun(form({ ...bounds, holdReads: true }))).toMatchObject({
+      hold_reads: true,
+      bounds: {
+        wall_seconds: 7200, cpu_millicores: 1500, memory_bytes: 4 * 1024 ** 3, disk_bytes: 10 * 1024 ** 3, processes: 512, open_files: 4096,
+        output_bytes: 1024 ** 2, hold_seconds: 600,
+      },
+    });
+    expect(toRun(form())).not.toHaveProperty('hold_reads');
   });
   it('leaves blank entries out', () => {
     expect(toRun(form({ allow: [' ', 'a.example:443 '], checks: ['', 'make test'], wall: '2h' }))).toMatchObject({

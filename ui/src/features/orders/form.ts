@@ -3,8 +3,8 @@
 import type { OrderDraft, OrderGate, OrderSpec, Recurrence, RunCreate, SchedulingHints, Wall } from '@/ipc/bindings';
 import { allowFault } from './allow';
 import { splitArgs } from './argv';
-import { boundFault, boundValue, parseDuration } from './quantity';
-import type { BoundField } from './quantity';
+import { boundFault, boundValue, parseDuration } from '@/lib/quantity';
+import type { BoundField } from '@/lib/quantity';
 
 export type Repeat = 'no' | 'every' | 'calendar';
 export type Missed = 'skip' | 'once' | 'all';
@@ -16,10 +16,15 @@ export interface OrderForm {
   repo: string;
   base: string;
   allow: string[];
+  /** Hold what is hidden also when it is to be read. */
+  holdReads: boolean;
   policy: string;
   wall: string;
+  cpu: string;
   memory: string;
+  disk: string;
   processes: string;
+  openFiles: string;
   output: string;
   hold: string;
   setup: string;
@@ -51,11 +56,18 @@ export type Faults = Partial<Record<Field, string>>;
 
 export function emptyForm(): OrderForm {
   return {
-    title: '', prompt: '', command: '', repo: '', base: '', allow: [], policy: '', wall: '', memory: '', processes: '', output: '', hold: '',
+    title: '', prompt: '', command: '', repo: '', base: '', allow: [], holdReads: false, policy: '',
+    wall: '', cpu: '', memory: '', disk: '', processes: '', openFiles: '', output: '', hold: '',
     setup: '', checks: [], copy: [], gate: 'review', scope: [], mandatory: false, strict: false, priority: false, dependsOn: [], notBefore: '',
     repeat: 'no', every: '', calendar: '', zone: '', missed: 'skip', attempts: '1', retries: '0', kind: '', group: '', envFrom: [], unattended: false, accept: [],
   };
 }
+
+/** Fields for bounds, and which bound each is. */
+const BOUNDS = [
+  ['wall', 'wall'], ['cpu', 'cpu'], ['memory', 'memory'], ['disk', 'disk'],
+  ['processes', 'processes'], ['openFiles', 'open_files'], ['output', 'output'], ['hold', 'hold'],
+] as const satisfies readonly (readonly [Field, BoundField])[];
 
 const LONGEST_PROMPT = 120 * 1024;
 const MOST_CHECKS = 64;
@@ -102,7 +114,7 @@ export function faultsOf(form: OrderForm): Faults {
   say('prompt', new TextEncoder().encode(form.prompt).length > LONGEST_PROMPT ? 'The prompt is longer than 120 KiB, which no program can be given. Put it into a file of the repository and name that.' : null);
   const wrong = form.allow.find((item) => item.trim() !== '' && allowFault(item) !== null);
   say('allow', wrong === undefined ? null : `${wrong.trim()}: ${allowFault(wrong) ?? ''}`);
-  for (const field of ['wall', 'memory', 'processes', 'output', 'hold'] satisfies BoundField[]) say(field, boundFault(field, form[field]));
+  for (const [field, bound] of BOUNDS) say(field, boundFault(bound, form[field]));
   say('checks', filled(form.checks).length > MOST_CHECKS ? 'A run can have at most 64 checks.' : form.gate === 'checks' && filled(form.checks).length === 0 ? 'Merging by itself needs at least one check.' : null);
   say('mandatory', form.mandatory && filled(form.scope).length === 0 ? 'A mandatory claim needs paths.' : null);
   say('notBefore', form.notBefore !== '' && Number.isNaN(Date.parse(form.notBefore)) ? 'That is no time. Choose a day and a time.' : null);
@@ -117,18 +129,22 @@ function textOrNull(text: string): string | null {
 
 /** What is run, and under which rules. */
 export function toRun(form: OrderForm): RunCreate {
-  const bound = (field: BoundField): number | null => boundValue(field, form[field]);
   return {
     repo: form.repo.trim(),
     title: textOrNull(form.title),
     base: textOrNull(form.base),
     allow: filled(form.allow),
     policy: form.policy.trim() === '' ? null : { name: 'policy of the order', text: form.policy },
-    bounds: { wall_seconds: bound('wall'), memory_bytes: bound('memory'), processes: bound('processes'), output_bytes: bound('output'), hold_seconds: bound('hold') },
+    bounds: {
+      wall_seconds: boundValue('wall', form.wall), cpu_millicores: boundValue('cpu', form.cpu), memory_bytes: boundValue('memory', form.memory),
+      disk_bytes: boundValue('disk', form.disk), processes: boundValue('processes', form.processes), open_files: boundValue('open_files', form.openFiles),
+      output_bytes: boundValue('output', form.output), hold_seconds: boundValue('hold', form.hold),
+    },
     setup: textOrNull(form.setup),
     checks: filled(form.checks),
     terminal: null,
     unattended: form.unattended,
+    ...(form.holdReads ? { hold_reads: true } : {}),
     accept_weaker: [...form.accept],
     argv: [...splitArgs(form.command).argv],
     env: [],
@@ -188,7 +204,7 @@ export function isPlainRun(form: OrderForm): boolean {
 
 /** Fields that stand behind "More". */
 export const MORE: readonly Field[] = [
-  'policy', 'wall', 'memory', 'processes', 'output', 'hold', 'setup', 'copy', 'scope', 'mandatory', 'strict', 'priority', 'dependsOn', 'notBefore',
+  'policy', 'wall', 'cpu', 'memory', 'disk', 'processes', 'openFiles', 'output', 'hold', 'setup', 'copy', 'scope', 'mandatory', 'strict', 'priority', 'dependsOn', 'notBefore',
   'repeat', 'every', 'calendar', 'zone', 'missed', 'attempts', 'retries', 'kind', 'group', 'envFrom', 'unattended', 'accept',
 ];
 

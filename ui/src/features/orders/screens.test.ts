@@ -13,7 +13,8 @@ import NewOrderScreen from './NewOrderScreen.vue';
 import OrderScreen from './OrderScreen.vue';
 
 const ok = <T>(value: T) => Promise.resolve({ ok: true as const, value });
-const no = (code: string, message: string, hint: string | null = null) => Promise.resolve({ ok: false as const, failure: { code, message, hint } });
+const no = (code: string, message: string, hint: string | null = null, about: string | null = null) =>
+  Promise.resolve({ ok: false as const, failure: { code, message, hint, about } });
 const calls = vi.hoisted(() => new Proxy({} as Record<string, Mock>, {
   get(all, name: string) {
     return (all[name] ??= vi.fn());
@@ -98,13 +99,35 @@ describe('a new order', () => {
   it('keeps what was typed when it is refused, and shows why at its field', async () => {
     await show(NewOrderScreen, '/orders/new');
     await type('Command', 'make');
-    calls['runCreate']?.mockImplementation(() => no('bad_repository', 'It is damaged', 'Run git fsck.'));
+    calls['runCreate']?.mockImplementation(() => no('bad_repository', 'It is damaged', 'Run git fsck.', 'repo'));
     await press('order-submit');
     expect(body()).toContain('It is damaged. Run git fsck.');
     shown?.unmount();
     await show(NewOrderScreen, '/orders/new');
     expect(body()).toContain('This is what you had typed before.');
     expect((document.querySelector('textarea[placeholder^="my-agent"]') as HTMLTextAreaElement | null)?.value).toBe('make');
+  });
+
+  it('shows what the engine refuses at the field that it names, opened where it stands behind More', async () => {
+    await show(NewOrderScreen, '/orders/new');
+    await type('Command', 'make');
+    calls['runCreate']?.mockImplementation(() => no('bad_input', 'a program needs at least 32 open files', null, 'open_files'));
+    await press('order-submit');
+    const label = [...document.querySelectorAll('label')].find((one) => one.textContent === 'Open files');
+    const box = document.getElementById(label?.htmlFor ?? '');
+    expect([box?.getAttribute('aria-invalid'), document.activeElement === box]).toEqual(['true', true]);
+    expect(document.getElementById(`${label?.htmlFor ?? ''}-error`)?.textContent).toBe('a program needs at least 32 open files.');
+    expect(document.querySelector('details')?.open).toBe(true);
+  });
+
+  it('holds reads where the switch says so', async () => {
+    await show(NewOrderScreen, '/orders/new');
+    await type('Command', 'make');
+    document.querySelector<HTMLElement>('[data-testid="hold-reads"] [role="switch"]')?.click();
+    await flushPromises();
+    calls['runCreate']?.mockImplementation(() => ok({ id: 'r9' }));
+    await press('order-submit');
+    expect(calls['runCreate']).toHaveBeenCalledExactlyOnceWith(expect.objectContaining({ hold_reads: true }));
   });
 
   it('is only filled in by a link', async () => {

@@ -41,9 +41,11 @@ describe('presets', () => {
 });
 
 describe('fieldOf', () => {
-  it('goes by the code', () => {
-    expect(fieldOf({ code: 'bad_repository', message: '' })).toBe('repo');
-    expect(fieldOf({ code: 'bad_policy', message: '--allow: "x" has no port' })).toBe('allow');
-    expect(fieldOf({ code: 'internal', message: '' })).toBeNull();
+  it('goes by what the engine names, and never by its words', () => {
+    expect(fieldOf({ code: 'bad_input', message: '', about: 'depends_on' })).toBe('dependsOn');
+    expect(fieldOf({ code: 'bad_input', message: '', about: 'open_files' })).toBe('openFiles');
+    expect(fieldOf({ code: 'bad_policy', message: '--allow: "x" has no port' })).toBeNull();
+    expect(fieldOf({ code: 'wall_missing', message: '' })).toBe('accept');
+    expect(fieldOf({ code: 'bad_input', message: '', about: 'toString' as never })).toBeNull();
   });
 });

@@ -28,6 +28,12 @@ describe('bounds', () => {
     expect(boundFault('output', '2TiB')).toMatch(/too large/);
     expect(boundFault('processes', '4.5')).toMatch(/whole number/);
     expect(boundFault('processes', '7')).toMatch(/too small/);
+    expect(boundFault('cpu', '0.04')).toMatch(/too small.*0.05/);
+    expect(boundFault('cpu', '2 cores')).toMatch(/three digits/);
+    expect(boundFault('cpu', '1.2345')).toMatch(/three digits/);
+    expect(boundFault('disk', '512KiB')).toMatch(/too small.*1 MiB/);
+    expect(boundFault('open_files', '31')).toMatch(/too small.*32/);
     expect([boundFault('processes', '512'), boundFault('memory', '4GiB'), boundFault('hold', '1d')]).toEqual([null, null, null]);
+    expect([boundValue('cpu', '2'), boundValue('cpu', ' 0.05 '), boundValue('disk', '10GiB'), boundValue('open_files', '4096')]).toEqual([2000, 50, 10 * 1024 ** 3, 4096]);
   });
 });

@@ -64,39 +64,69 @@ export function durationText(seconds: number): string {
   return inUnits(seconds, short) || '0s';
 }
 
-interface Range {
+type Kind = 'duration' | 'size' | 'processors' | 'count';
+
+interface Bound {
+  readonly kind: Kind;
   readonly least: number;
   readonly most: number;
+  /** Both ends in words. */
   readonly words: string;
+  /** One that reads well, to write the like of. */
+  readonly example: string;
 }
 
 const DAY = 86_400;
-const RANGES: Readonly<Record<'wall' | 'hold' | 'memory' | 'output' | 'processes', Range>> = {
-  wall: { least: 1, most: 30 * DAY, words: 'From 1 second to 30 days is possible.' },
-  hold: { least: 1, most: 30 * DAY, words: 'From 1 second to 30 days is possible.' },
-  memory: { least: 16 * 1024 ** 2, most: 64 * 1024 ** 4, words: 'From 16 MiB to 64 TiB is possible.' },
-  output: { least: 4 * 1024, most: 1024 ** 4, words: 'From 4 KiB to 1 TiB is possible.' },
-  processes: { least: 8, most: 1024 ** 2, words: 'From 8 to 1,048,576 is possible.' },
-};
-export type BoundField = keyof typeof RANGES;
+const MIB = 1024 ** 2;
+const TIB = 1024 ** 4;
+/** What can be bounded, in the unit that a bound is sent in, and the figures that are taken. */
+const BOUNDS = {
+  wall: { kind: 'duration', least: 1, most: 30 * DAY, words: 'From 1 second to 30 days is possible.', example: '2h' },
+  hold: { kind: 'duration', least: 1, most: 30 * DAY, words: 'From 1 second to 30 days is possible.', example: '30m' },
+  memory: { kind: 'size', least: 16 * MIB, most: 64 * TIB, words: 'From 16 MiB to 64 TiB is possible.', example: '4GiB' },
+  output: { kind: 'size', least: 4 * 1024, most: TIB, words: 'From 4 KiB to 1 TiB is possible.', example: '256MiB' },
+  disk: { kind: 'size', least: MIB, most: 64 * TIB, words: 'From 1 MiB to 64 TiB is possible.', example: '10GiB' },
+  cpu: { kind: 'processors', least: 50, most: 4_096_000, words: 'From 0.05 to 4096 is possible.', example: '2' },
+  processes: { kind: 'count', least: 8, most: 1024 ** 2, words: 'From 8 to 1,048,576 is possible.', example: '512' },
+  open_files: { kind: 'count', least: 32, most: 1024 ** 2, words: 'From 32 to 1,048,576 is possible.', example: '4096' },
+} as const satisfies Record<string, Bound>;
+export type BoundField = keyof typeof BOUNDS;
 
-/** A bound as it is sent; absent when the field is blank or wrong. */
+const HOW: Readonly<Record<Kind, string>> = {
+  duration: 'Write a number and a unit, as 90s, 45m, 2h, 1h30m or 1d.',
+  size: 'Write a number and a unit, as 256MiB or 4GiB.',
+  processors: 'Write a number with at most three digits after the point, as 2 or 0.5.',
+  count: 'Write a whole number, as 512.',
+};
+
+/** How a figure of this bound can be written. */
+export function boundExample(field: BoundField): string {
+  return BOUNDS[field].example;
+}
+
+/**
+ * A bound in the unit that it is sent in: seconds, bytes, thousandths of a processor, or how many. Absent when the
+ * field is blank or wrong.
+ */
 export function boundValue(field: BoundField, text: string): number | null {
   if (text.trim() === '') return null;
-  if (field === 'processes') return /^\s*\d{1,9}\s*$/.test(text) ? Number(text) : null;
-  return field === 'wall' || field === 'hold' ? parseDuration(text) : parseSize(text);
+  switch (BOUNDS[field].kind) {
+    case 'duration':
+      return parseDuration(text);
+    case 'size':
+      return parseSize(text);
+    case 'processors':
+      return /^\s*\d{1,9}(\.\d{1,3})?\s*$/.test(text) ? Math.round(Number(text) * 1000) : null;
+    case 'count':
+      return /^\s*\d{1,9}\s*$/.test(text) ? Number(text) : null;
+  }
 }
 
 /** What is wrong with a bound; absent when nothing is, or the field is blank. */
 export function boundFault(field: BoundField, text: string): string | null {
   if (text.trim() === '') return null;
   const value = boundValue(field, text);
-  if (value === null) {
-    if (field === 'processes') return 'Write a whole number, as 512.';
-    return field === 'wall' || field === 'hold'
-      ? 'Write a number and a unit, as 90s, 45m, 2h, 1h30m or 1d.'
-      : 'Write a number and a unit, as 256MiB or 4GiB.';
-  }
-  const { least, most, words } = RANGES[field];
+  const { kind, least, most, words } = BOUNDS[field];
+  if (value === null) return HOW[kind];
   return value < least ? `That is too small to be meant. ${words}` : value > most ? `That is too large to be meant. ${words}` : null;
 }
