@@ -42,7 +42,7 @@ describe('figures of bounds', () => {
 
 describe('the rules of a bound', () => {
   it('are said in few words on the button', () => {
-    const words = memoryView().candidates.map(bounds.raiseWords);
+    const words = memoryView().candidates.map((one) => bounds.raiseWords(one));
     expect(words).toEqual([
       'Raise memory to 6 GiB for this run',
       'Raise memory to 8 GiB for this run',
@@ -51,7 +51,7 @@ describe('the rules of a bound', () => {
     ]);
     // What is written on the button is how the engine's own words begin.
     for (const [at, { words: full }] of memoryView().candidates.entries()) expect(full.startsWith(words[at] ?? '?')).toBe(true);
-    expect(sampleView().candidates.map(bounds.raiseWords)).toEqual([null, null, null, null, null]);
+    expect(sampleView().candidates.map((one) => bounds.raiseWords(one))).toEqual([null, null, null, null, null]);
   });
 
   it('stand in one group, have no end of their own, and say why they ask again', () => {

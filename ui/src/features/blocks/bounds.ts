@@ -2,6 +2,7 @@
 // rules and the feed say one figure once.
 
 import type { Block, BlockView, BoundKind, BoundRule, Breach, Candidate, Rule, Scope, Subject } from '@/ipc/bindings';
+import { boundFault, boundValue } from '@/lib/quantity';
 import { oneLine } from '@/lib/text';
 
 const NAMES: Readonly<Record<BoundKind, string>> = {
@@ -132,11 +133,30 @@ export function raiseOf(rule: Rule): BoundRule | null {
   return 'bound' in rule ? rule : null;
 }
 
-/** "Raise memory to 6 GiB for this run"; nothing for a rule of another kind. */
-export function raiseWords(candidate: Candidate): string | null {
+/** "Raise memory to 6 GiB for this run", to a figure of the operator's own where there is one; nothing for a rule of another kind. */
+export function raiseWords(candidate: Candidate, own: string | null = null): string | null {
   const rule = raiseOf(candidate.rule);
   if (rule === null) return null;
-  return `Raise ${boundName(rule.bound)} to ${figureWords(rule.bound, rule.limit)} ${reachWords(candidate.scope)}`;
+  const limit = (own === null ? null : ownFigure(rule.bound, own)) ?? rule.limit;
+  return `Raise ${boundName(rule.bound)} to ${figureWords(rule.bound, limit)} ${reachWords(candidate.scope)}`;
+}
+
+/** A figure as it is typed, in the unit of a breach; nothing when it is blank or none. */
+export function ownFigure(bound: BoundKind, text: string): number | null {
+  const value = boundValue(bound, text);
+  return value === null ? null : bound === 'wall' ? value * 1000 : value;
+}
+
+/** What is wrong with a figure of the operator's own, as a sentence; nothing when it raises the bound, or is blank. */
+export function ownFault(block: Block, text: string): string | null {
+  const { breach } = block;
+  if (!breach) return null;
+  const fault = boundFault(breach.bound, text);
+  const figure = ownFigure(breach.bound, text);
+  if (fault !== null || figure === null) return fault;
+  if (figure <= breach.limit) return `The bound is ${figureWords(breach.bound, breach.limit)} already. Write more than that.`;
+  if (figure <= breach.seen) return `It has used ${figureWords(breach.bound, breach.seen)} already. Write more than that.`;
+  return null;
 }
 
 function reachWords(scope: Scope): string {

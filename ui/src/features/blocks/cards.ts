@@ -22,6 +22,8 @@ export interface Choice {
   readonly number: number;
   readonly expiry: Expiry;
   readonly confirmed: boolean;
+  /** For a bound: a figure of the operator's own, as it was typed. */
+  readonly limit?: string | null;
 }
 
 /** A rule that waits for its second yes. */
@@ -29,6 +31,7 @@ export interface Confirming {
   readonly id: BlockId;
   readonly number: number;
   readonly expiry: Expiry;
+  readonly limit: string | null;
   /** The question on the card when it was asked. */
   readonly question: number;
   readonly since: number;
@@ -136,8 +139,8 @@ export const useCards = defineStore('cards', () => {
     const candidate = numbered(state.view, choice.number);
     if (candidate === null) return 'ignored';
     if (candidate.needs_confirmation && !choice.confirmed) {
-      const { number, expiry } = choice;
-      confirming.value = { id, number, expiry, question: state.question, since: clock() };
+      const { number, expiry, limit = null } = choice;
+      confirming.value = { id, number, expiry, limit, question: state.question, since: clock() };
       schedule();
       return 'confirm';
     }
@@ -150,6 +153,7 @@ export const useCards = defineStore('cards', () => {
       rule: candidate.number,
       confirmed: choice.confirmed,
       expires: expiresAt(choice.expiry, Date.now()),
+      ...(choice.limit ? { limit: choice.limit } : {}),
       surface: 'window',
     });
     await settle(id, answer);
