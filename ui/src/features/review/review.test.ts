@@ -70,6 +70,7 @@ beforeEach(() => {
   for (const name of ['runShow', 'runList', 'blockList', 'orderList', 'watch']) calls[name]?.mockImplementation(() => no('busy', 'not now'));
   answer('runDiffFile', { patch: PATCH, truncated: false, binary: false, old_size: 10, new_size: 20 });
   answer('mergeList', { merges: [] });
+  answer('runCommits', { expect: 'e1', head: HEAD, total: 0, truncated: false, commits: [], next: null });
   calls['runMerge']?.mockReset();
 });
 
@@ -136,7 +137,7 @@ describe('merging', () => {
 
   it('needs a written reason against checks', async () => {
     const failing = sampleCheck({ result: { result: 'exited', code: 1 }, words: 'make test failed', tail: ['\u001b[31mno'] });
-    await review(sampleDiff({ gate: sampleGate({ checks: [failing] }), refusal: 'check make test failed' }));
+    await review(sampleDiff({ gate: sampleGate({ checks: [failing] }), refusal: 'check make test failed', refused_for: 'checks' }));
     answer('runMerge', sampleRun({ state: 'merged', commit: 'c' } as never));
     expect(body()).toContain('␛[31mno');
     press('merge');

@@ -10,6 +10,7 @@ import { next, shownOf, sinceOf, START } from './flow';
 import type { Flow, FlowEvent } from './flow';
 import { isUnderWay } from './gate-words';
 import { splitPatch } from './patch';
+import { useCommits } from './use-commits';
 import { useDraft } from './use-draft';
 import { mayHaveChanges, verdictOf } from './verdict';
 
@@ -52,11 +53,13 @@ export function createReview(run: () => RunView) {
 
   const head = computed(() => flow.value.diff?.head ?? null);
   const draft = useDraft(() => run().id, head);
-  const shown = computed(() => shownOf(flow.value));
+  const commits = useCommits(() => run().id, computed(() => flow.value.diff), () => void load());
+  const shown = computed(() => (commits.picked.value === null ? shownOf(flow.value) : commits.diff.value));
   const verdict = computed(() => verdictOf({ run: run(), diff: flow.value.diff, entry: entry.value, doing: doing.value }));
 
   /** The patch of one file of what is shown. */
   async function readFile(file: DiffFile): Promise<Result<DiffFileView>> {
+    if (commits.picked.value !== null) return commits.readFile(file);
     const of = shown.value;
     if (!of) return { ok: false, failure: { code: 'stale', message: 'The changes are being read again' } };
     if (flow.value.showing === 'new') {
@@ -123,9 +126,12 @@ export function createReview(run: () => RunView) {
   );
 
   return {
-    flow, shown, verdict, doing, failure, synced, entry, before, draft, load, readFile,
+    flow, shown, commits, verdict, doing, failure, synced, entry, before, draft, load, readFile,
     run: computed(run),
-    show: (what: 'all' | 'new') => tell({ is: 'show', what }),
+    show: (what: 'all' | 'new') => {
+      commits.pick(null);
+      tell({ is: 'show', what });
+    },
     looked: () => tell({ is: 'looked' }),
     dismiss: () => ([failure.value, synced.value] = [null, null]),
     merge: (despite: string | null) => act('It is being merged.', () => call.runMerge(request(despite))),

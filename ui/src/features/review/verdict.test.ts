@@ -24,13 +24,13 @@ describe('verdictOf', () => {
   });
 
   it('asks for a reason where only checks are in the way', () => {
-    const diff = sampleDiff({ gate: sampleGate({ checks: [failing] }), refusal: 'check make test failed' });
+    const diff = sampleDiff({ gate: sampleGate({ checks: [failing] }), refusal: 'check make test failed', refused_for: 'checks' });
     expect(verdictOf({ ...seen, diff })).toMatchObject({ despite: true, merge: 'Check make test failed.', queue: null });
   });
 
   it('gives the engine’s reason for everything else', () => {
-    const diff = sampleDiff({ gate: sampleGate({ checks: [failing] }), refusal: 'src/a.rs is changed in your checkout' });
-    expect(verdictOf({ ...seen, diff })).toMatchObject({ despite: false, merge: 'Src/a.rs is changed in your checkout.' });
+    const diff = sampleDiff({ gate: sampleGate({ checks: [failing] }), refusal: 'check out another branch: src/a.rs is changed', refused_for: 'repository' });
+    expect(verdictOf({ ...seen, diff })).toMatchObject({ despite: false, merge: 'Check out another branch: src/a.rs is changed.' });
   });
 
   it('leaves a run alone that the queue works on', () => {

@@ -67,7 +67,7 @@ export function verdictOf({ run, diff, entry, doing }: Seen): Verdict {
   const ready = review ?? common ?? (diff ? null : 'Its changes are being read.');
   const moved = diff?.gate?.base_moved ?? 0;
   const failed = notPassed(diff?.gate?.checks ?? []);
-  const despite = ready === null && moved === 0 && failed.length > 0 && (diff?.refusal?.startsWith('check ') ?? false);
+  const despite = ready === null && moved === 0 && failed.length > 0 && diff?.refused_for === 'checks';
   const behind = moved > 0 ? `${run.base_branch} has ${count(moved, 'commit')} that it does not build on. Sync and re-check, or merge by the queue.` : null;
   const refused = diff?.refusal ? asSentence(diff.refusal) : null;
   return {
