@@ -7,6 +7,7 @@ mod first_run;
 mod lives;
 mod odd;
 mod recording;
+mod walls;
 
 use foreman_testkit::suite::{Case, Tally, Verdict, Wanted};
 use foreman_testkit::{Stage, Who};
@@ -51,6 +52,7 @@ fn cases(stage: &Stage) -> Vec<Case<'_>> {
     cases.extend(desktop::cases(stage));
     cases.extend(lives::cases(stage));
     cases.extend(odd::cases(stage));
+    cases.extend(walls::cases(stage));
     cases.extend(recording::cases(stage));
     cases
 }

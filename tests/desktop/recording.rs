@@ -2,13 +2,14 @@
 //! to the next. Everything is asked through the app's own commands, in its own page; nothing is made up.
 //! The result is `target/recording/recording.json`.
 
+mod story;
+
 use anyhow::{Context, Result, ensure};
 use foreman_testkit::suite::Case;
-use foreman_testkit::{Binaries, LiveRun, PATIENCE, Product, Stage, cases_of, repos, until};
-use foreman_tests::desk::{App, Desk};
+use foreman_testkit::{PATIENCE, Stage, cases_of, until};
+use foreman_tests::desk::App;
 use serde_json::{Value, json};
-use std::path::Path;
-use std::time::Duration;
+use story::scenes_for_the_browser_are_recorded;
 
 pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
     cases_of!(stage, "recording", [scenes_for_the_browser_are_recorded])
@@ -193,6 +194,7 @@ impl Recorder<'_> {
             add("run_gate", json!({ "run": id }));
             add("run_diff", json!({ "run": id, "patch": true }));
             add("run_diff", json!({ "run": id, "patch": false }));
+            add("run_commits", json!({ "run": id, "skip": 0, "limit": 100 }));
             add("run_attempts", json!({ "run": id }));
             add(
                 "run_samples",
@@ -214,21 +216,15 @@ impl Recorder<'_> {
             questions.push((command, json!({})));
         }
         let mut answers = self.answers_but(&questions, kept)?;
-        let mut more: Vec<Question> = Vec::new();
-        for ((command, given), answer) in questions.iter().zip(&answers) {
-            if *command != "run_diff"
-                || answer["ok"]["expect"].is_null()
-                || given["request"]["patch"] == false
-            {
-                continue;
-            }
-            for path in texts(&answer["ok"]["files"], "path") {
-                let request = json!({ "run": given["request"]["run"], "expect": answer["ok"]["expect"], "path": path });
-                more.push(("run_diff_file", json!({ "request": request })));
-            }
+        // What an answer leads to: the files of a diff; the diff of a commit, and its files.
+        let mut from = 0;
+        while from < questions.len() {
+            let asked = questions.iter().zip(&answers).skip(from);
+            let more: Vec<Question> = asked.flat_map(leads_to).collect();
+            from = questions.len();
+            answers.extend(self.answers_but(&more, kept)?);
+            questions.extend(more);
         }
-        answers.extend(self.answers_but(&more, kept)?);
-        questions.extend(more);
         let mut events = serde_json::Map::new();
         for id in &runs_known {
             let old = before.as_ref().map(|scene| scene["events"][id].clone());
@@ -247,177 +243,29 @@ impl Recorder<'_> {
     }
 }
 
-/// An agent that works on a small service, with words for the feed, files of several kinds, and output in
-/// colour. `%` is what it does at last.
-fn agent(title: &str, last: &str) -> String {
-    format!(
-        "printf '\\033[1mReading the repository\\033[0m\\n'; cat file.txt; \
-         printf 'hello from the agent\\n'; \
-         mkdir -p src docs; printf '// {title}\\npub fn retry(times: u32) -> bool {{\\n    times > 0\\n}}\\n' > src/retry.rs; \
-         printf 'fn main() {{\\n    println!(\"{{}}\", retry(3));\\n}}\\n' > src/main.rs; \
-         printf '# Retries\\n\\nA request is tried three times.\\n' > docs/retries.md; \
-         printf '{{\\n  \"lockfileVersion\": 3\\n}}\\n' > package-lock.json; \
-         git add -A; git commit -qm '{title}'; \
-         printf '\\033[32mok\\033[0m  3 tests passed\\n'; {last}"
-    )
-}
-
-fn start(
-    product: &Product<'_>,
-    repo: &Path,
-    title: &str,
-    options: &[&str],
-    last: &str,
-) -> Result<LiveRun> {
-    let mut all = vec!["--title", title];
-    all.extend(options);
-    product.run(repo, &all, &["bash", "-c", &agent(title, last)])
-}
-
-const FETCH: &str = "curl -sS -m 600 http://registry.window.example/ > got.txt; git add -A; git commit -qm 'Add the index'";
-
-fn scenes_for_the_browser_are_recorded(stage: &Stage) -> Result<()> {
-    let desk = Desk::new(stage)?;
-    let app = desk.app(&[])?;
-    app.session.allow_scripts(Duration::from_secs(60))?;
-    let product = desk.product();
-    let web = repos::plain(&stage.bench, "webshop")?;
-    let tools = repos::plain(&stage.bench, "tools")?;
-
-    // What has happened before.
-    let merged = start(&product, &web, "Say hello in the footer", &[], "true")?;
-    merged.ended()?;
-    let merged = merged.id()?;
-    let diff = product.ask(&["diff", &merged])?;
-    product.ask(&[
-        "merge",
-        &merged,
-        "--expect",
-        diff["expect"].as_str().unwrap_or_default(),
-    ])?;
-    start(
-        &product,
-        &tools,
-        "Upgrade the parser",
-        &[],
-        "echo 'cannot parse' >&2; exit 3",
-    )?
-    .ended()?;
-    let review = start(
-        &product,
-        &web,
-        "Retry failed requests",
-        &["--check", "test -f src/retry.rs"],
-        "true",
-    )?;
-    review.ended()?;
-    let review = review.id()?;
-
-    // What goes on.
-    let held = start(&product, &web, "Fetch the package index", &[], FETCH)?;
-    let held_block = held.block("tcp registry.window.example:80")?;
-    let many = "for n in one two three; do (curl -sS -m 600 http://$n.window.example/ > /dev/null) & done; \
-                exec 3<>/dev/tcp/live.window.example/7007; printf 'still\\n' >&3; sleep 600";
-    let busy = start(
-        &product,
-        &tools,
-        "Mirror three hosts",
-        &["--allow", "live.window.example:7007"],
-        many,
-    )?;
-    let mut others = Vec::new();
-    for name in ["one", "two", "three"] {
-        others.push(busy.block(&format!("tcp {name}.window.example:80"))?);
-    }
-    let working = start(
-        &product,
-        &tools,
-        "Rewrite the docs",
-        &[],
-        "while true; do echo working; sleep 5; done",
-    )?;
-    working.said("working")?;
-
-    let mut recorder = Recorder {
-        app,
-        scenes: Vec::new(),
-        steps: Vec::new(),
+/// What the window asks once it has this answer.
+fn leads_to((question, answer): (&Question, &Value)) -> Vec<Question> {
+    let (command, request) = (question.0, &question.1["request"]);
+    let answer = &answer["ok"];
+    let list = |key: &str| answer[key].as_array().cloned().unwrap_or_default();
+    let (run, commit) = (&request["run"], &request["commit"]);
+    let questions: Vec<(&'static str, Value)> = match command {
+        // A part of the whole is the same with its patch and without.
+        "run_diff" if request["patch"] == true || !commit.is_null() => {
+            let file = |file: Value| {
+                let path = &file["path"];
+                json!({ "run": run, "expect": answer["expect"], "path": path, "commit": commit })
+            };
+            let files = list("files").into_iter().map(file);
+            files.map(|request| ("run_diff_file", request)).collect()
+        }
+        "run_commits" => {
+            let diff = |one: Value| json!({ "run": run, "commit": one["sha"], "patch": false });
+            let commits = list("commits").into_iter().map(diff);
+            commits.map(|request| ("run_diff", request)).collect()
+        }
+        _ => Vec::new(),
     };
-    let settings = recorder.answers(&[("app_settings", json!({}))])?.remove(0);
-    let mut settings = settings["ok"].clone();
-    settings["first_run_done"] = json!(true);
-    recorder.answers(&[("app_settings_save", json!({ "settings": settings }))])?;
-
-    // A queue that waits.
-    recorder.ask("orders_pause", json!({ "paused": true }))?;
-    let path = tools.display().to_string();
-    for title in ["Remove dead code", "Sort the imports"] {
-        let order = [
-            "order", "add", "--json", "--repo", &path, "--title", title, "--", "true",
-        ];
-        let added = product.call(order)?;
-        ensure!(added.code == 0, "{added:?}");
-    }
-    product.card_with_holder(&held_block)?;
-    recorder.scene("at work", None)?;
-
-    let expect = |block: &str| -> Result<String> {
-        Ok(product.card(block)?["expect"]
-            .as_str()
-            .context("a token")?
-            .to_owned())
-    };
-    let amend = |block: &str| -> Result<Value> {
-        Ok(
-            json!({ "block": block, "expect": expect(block)?, "scope": null, "rule": null, "confirmed": false, "expires": null, "surface": "window" }),
-        )
-    };
-    let held_id = held.id()?;
-    let request = amend(&held_block)?;
-    recorder.step("block_amend", request, || {
-        Ok(product.show(&held_id)?["state"] == "review")
-    })?;
-
-    let request = json!({ "block": others[0], "expect": expect(&others[0])?, "reason": "Use the mirror instead.", "surface": "window" });
-    let denied = recorder.step("block_deny", request, || Ok(true))?;
-    let request = json!({ "amendment": denied["amendment"]["id"] });
-    recorder.step("undo", request, || Ok(true))?;
-    let request = amend(&others[1])?;
-    let amended = recorder.step("block_amend", request, || Ok(true))?;
-    let request = json!({ "amendment": amended["amendment"]["id"] });
-    recorder.step("policy_revoke", request, || Ok(true))?;
-
-    let token =
-        recorder.ask("run_diff", json!({ "run": review, "patch": true }))?["expect"].clone();
-    let request = json!({ "run": review, "expect": token, "despite_checks": null });
-    recorder.step("run_merge", request, || {
-        Ok(product.show(&review)?["state"] == "merged")
-    })?;
-    let working = working.id()?;
-    recorder.step("run_stop", json!({ "run": working }), || {
-        Ok(product.show(&working)?["state"] == "cancelled")
-    })?;
-    let source = json!({
-        "name": "order.toml",
-        "text": "title = \"Check the links\"\ncommand = [\"true\"]\n",
-        "folder": tools,
-        "repo": tools,
-    });
-    recorder.step(
-        "order_add",
-        json!({ "draft": null, "source": source }),
-        || Ok(true),
-    )?;
-    recorder.step("orders_pause", json!({ "paused": false }), || {
-        let orders = product.ask(&["order", "list"])?;
-        Ok(orders["orders"].as_array().is_some_and(Vec::is_empty))
-    })?;
-
-    let folder = Binaries::checkout().join("target/recording");
-    std::fs::create_dir_all(&folder)?;
-    let names = json!({ "merged": merged, "review": review, "held": held_id, "held_block": held_block, "busy": busy.id()?, "working": working, "others": others });
-    let all = json!({ "names": names, "scenes": recorder.scenes, "steps": recorder.steps });
-    std::fs::write(folder.join("recording.json"), all.to_string())?;
-    product.ask(&["stop", &busy.id()?])?;
-    Ok(())
+    let given = |(command, request)| (command, json!({ "request": request }));
+    questions.into_iter().map(given).collect()
 }

@@ -1,15 +1,16 @@
-// `node browser/main.mjs` (in ui): every screen in three sizes and both themes, without an accessibility
-// fault and without sideways scrolling, and every flow by keys alone. With `--pictures` it writes
+// `node browser/main.mjs` (in ui): every screen in four sizes and both themes, without an accessibility
+// fault and without sideways scrolling, every flow by keys alone, and what is done by clicks. With `--pictures` it writes
 // docs/screenshots instead. Words choose cases by name.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { clicksOf } from './clicks.mjs';
 import { flowsOf } from './flows.mjs';
 import { overlaysOf, screensOf } from './screens.mjs';
 import { axe, findChromium, findRecording, openStage, root } from './stage.mjs';
 
-const SIZES = [[1280, 800], [1920, 1080], [820, 1180]];
+const SIZES = [[1280, 800], [1920, 1080], [820, 1180], [900, 600]];
 const THEMES = ['dark', 'light'];
 const PATIENCE = 15_000;
 /** Pictures in the light theme, beside those in the dark one. */
@@ -61,6 +62,12 @@ async function settle(page, selector) {
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 }
 
+/** A page in another theme than it was opened in would pass for one that was looked at. */
+async function isInTheme(page, theme) {
+  const shown = await page.evaluate(() => document.documentElement.dataset.theme);
+  if (shown !== theme) throw new Error(`the page is ${shown}, not ${theme}`);
+}
+
 async function look(stage, screens, theme) {
   for (const screen of screens) {
     await test(`screens::${screen.name}_${theme}`, async () => {
@@ -70,6 +77,7 @@ async function look(stage, screens, theme) {
         for (const [width, height] of SIZES) {
           await shown.page.setViewportSize({ width, height });
           await settle(shown.page, screen.shows);
+          await isInTheme(shown.page, theme);
           const found = [...(await accessibility(shown.page)), ...(await sideways(shown.page))];
           faults.push(...found.map((fault) => `${width}×${height}: ${fault}`));
         }
@@ -90,6 +98,7 @@ async function lookOver(stage, overlays, theme) {
         await settle(shown.page, overlay.shows);
         await overlay.open(shown.page);
         await settle(shown.page, overlay.over);
+        await isInTheme(shown.page, theme);
         const faults = await accessibility(shown.page);
         if (faults.length > 0) throw new Error(faults.join('\n'));
         await shown.check();
@@ -100,9 +109,9 @@ async function lookOver(stage, overlays, theme) {
   }
 }
 
-async function walk(stage, flows) {
+async function walk(stage, by, flows) {
   for (const flow of flows) {
-    await test(`keys::${flow.name}`, async () => {
+    await test(`${by}::${flow.name}`, async () => {
       const shown = await stage.open(flow.route, { scene: flow.scene });
       shown.page.setDefaultTimeout(PATIENCE);
       try {
@@ -133,6 +142,7 @@ async function picture(stage, [screen, theme]) {
     await settle(shown.page, screen.over);
   }
   await shown.page.waitForLoadState('networkidle');
+  await isInTheme(shown.page, theme);
   const whole = await shown.page.screenshot();
   await shown.close();
   const file = join(pictures, pictureName(screen, theme));
@@ -172,7 +182,8 @@ else {
       await look(stage, screens, theme);
       await lookOver(stage, overlays, theme);
     }
-    await walk(stage, flowsOf(recording));
+    await walk(stage, 'keys', flowsOf(recording));
+    await walk(stage, 'clicks', clicksOf(recording));
     await test('pictures::every_screen_has_one', () => {
       const absent = pictured(screens, overlays).map(([screen, theme]) => pictureName(screen, theme)).filter((name) => !existsSync(join(pictures, name)));
       if (absent.length > 0) throw new Error(`docs/screenshots has no ${absent.join(', ')}: \`npm run screenshots\` makes them`);

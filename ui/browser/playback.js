@@ -2,7 +2,7 @@
 // engine answered when the scenes were recorded. It decides nothing: a call that was not recorded is refused
 // and noted in `__PLAYBACK__.unanswered`, which fails the suite.
 //
-// `recording` and `first` (the scene to begin with) are put in front of this file.
+// `recording`, `first` (the scene to begin with) and `theme` (what is set) are put in front of this file.
 
 (() => {
   const { scenes, steps } = recording;
@@ -24,7 +24,9 @@
     }
   };
 
-  const NAMES = ['run', 'block', 'order', 'repo', 'path', 'amendment'];
+  const NAMES = ['run', 'block', 'order', 'repo', 'path', 'amendment', 'commit'];
+  /** What a decision about a block must say, too: it is played back only as it was made. */
+  const DECISION = ['scope', 'rule', 'limit', 'reason'];
   const same = (left, right) => (left ?? null) === (right ?? null);
   const names = (left, right) => NAMES.every((name) => same(left[name], right[name]));
   const alike = (left, right) => Object.keys(left).filter((key) => same(left[key], right[key])).length;
@@ -93,8 +95,11 @@
     if (request.wait_ms > 0) await wait(request.wait_ms);
     const found = recorded(command, request);
     if (found && 'err' in found) throw found.err;
+    // The window shows the theme that the operator set: here the one that the case asks for.
+    if (found && command === 'app_settings') return { ...found.ok, theme };
     if (found) return command === 'run_list' ? { ...found.ok, cursor: cursor() } : found.ok;
-    const step = steps.find((one) => one.from === state.scene && one.command === command && (command === 'order_add' || names(one.request, request)));
+    const decides = (one) => !command.startsWith('block_') || DECISION.every((name) => same(one.request[name], request[name]));
+    const step = steps.find((one) => one.from === state.scene && one.command === command && (command === 'order_add' || (names(one.request, request) && decides(one))));
     if (step) {
       setTimeout(() => move(step.to), 0);
       return step.answer;

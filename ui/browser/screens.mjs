@@ -27,11 +27,15 @@ export function screensOf(recording) {
 
 /** Things that open over a screen. */
 export function overlaysOf(recording) {
-  const { review } = recording.names;
+  const { review, write_block: write, output_block: output } = recording.names;
+  const menuOf = (block) => (page) => page.locator(`[data-block="${block}"] ${id('amend-menu')}`).click();
+  const armed = (block) => `[data-block="${block}"][data-phase="armed"]`;
   return [
     { name: 'palette', route: '/', shows: id('board'), open: (page) => page.keyboard.press('Control+k'), over: id('palette') },
     { name: 'help', route: '/', shows: id('board'), open: (page) => page.keyboard.press('?'), over: id('help') },
     { name: 'amend-menu', route: '/inbox', shows: `${id('block-card')}[data-phase="armed"]`, open: (page) => page.locator(id('amend-menu')).first().click(), over: id('amend-option') },
+    { name: 'file-menu', route: `/inbox/${write}`, shows: armed(write), open: menuOf(write), over: id('amend-option') },
+    { name: 'bound-menu', route: `/inbox/${output}`, shows: armed(output), open: menuOf(output), over: id('amend-limit') },
     { name: 'deny-dialog', route: '/inbox', shows: `${id('block-card')}[data-phase="armed"]`, open: (page) => page.locator(id('deny-tell')).first().click(), over: '[role="dialog"]' },
     { name: 'merge-dialog', route: `/run/${review}/changes`, shows: id('diff-file'), open: (page) => page.locator(id('merge')).click(), over: '[role="dialog"], [role="alertdialog"]' },
   ];

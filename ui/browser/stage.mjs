@@ -59,7 +59,7 @@ export async function openStage(recording) {
     const faults = [];
     page.on('pageerror', (error) => faults.push(`error: ${error.message}`));
     page.on('console', (message) => message.type() === 'error' && faults.push(`console: ${message.text()}`));
-    await page.addInitScript({ content: `{ const recording = ${JSON.stringify(recording)}, first = ${scene};\n${playback} }` });
+    await page.addInitScript({ content: `{ const recording = ${JSON.stringify(recording)}, first = ${scene}, theme = '${theme}';\n${playback} }` });
     await page.addInitScript(`localStorage.setItem('sdf.theme', '${theme}')`);
     await page.goto(`${address}#${route}`);
     await page.waitForSelector('#app > *');
