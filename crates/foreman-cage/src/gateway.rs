@@ -45,6 +45,7 @@ mod udp;
 mod watch;
 
 pub(crate) use holder::argv;
+pub(crate) use relay::Counts;
 pub use judge::{Allowance, Attempt, Closed, ConnectionId, HolderProbe, Judge, Route, Verdict};
 pub use plumbing::{PlumbError, plumb, plumb_preferring};
 pub use sockets::{GateKind, Sockets};

@@ -314,7 +314,7 @@ pub struct AmendArgs {
     /// For a bound: raise it to this (`6GiB`, `3h`) instead of the figure on the card.
     #[arg(long, value_name = "LIMIT")]
     pub limit: Option<String>,
-    /// Second confirmation, for wildcards, bare addresses and whole-project scope.
+    /// Second confirmation, for wildcards, bare addresses, ways out of the cage and whole-project scope.
     #[arg(long)]
     pub yes: bool,
 }

@@ -53,6 +53,7 @@ mod runs;
 mod search;
 mod service;
 mod shells;
+mod socket_rules;
 mod spec;
 mod tokens;
 mod upkeep;

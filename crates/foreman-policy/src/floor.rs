@@ -6,6 +6,7 @@
 use crate::address::{AddressClass, classify};
 use crate::host::canonical_host;
 use crate::path_floor::file_floor;
+use crate::socket_floor::socket_floor;
 use foreman_domain::{Host, Protocol, Subject};
 use std::net::IpAddr;
 use std::path::Path;
@@ -23,6 +24,10 @@ pub fn subject_floor(subject: &Subject) -> Option<String> {
         // Whoever knows where the operator's home and the engine's data are asks with those besides.
         Subject::File { access, path } => {
             let why = file_floor(&path.to_path(), *access, Path::new("~"), &[])?;
+            return Some(format!("{path} is {why}, which no rule can open"));
+        }
+        Subject::Socket { path } => {
+            let why = socket_floor(&path.to_path(), &[])?;
             return Some(format!("{path} is {why}, which no rule can open"));
         }
         Subject::Bound { .. } => return None,

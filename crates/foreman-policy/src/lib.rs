@@ -25,6 +25,7 @@ mod path_floor;
 mod quantity;
 mod render;
 mod rule;
+mod socket_floor;
 
 pub use address::{AddressClass, classify};
 pub use destination::{parse_allow, parse_destination};
@@ -39,8 +40,9 @@ pub use quantity::{
     bytes_in_words, duration_in_words, figure_in_words, millicores_in_words, parse_bytes,
     parse_duration,
 };
-pub use render::{append_rule, render_egress, render_path};
+pub use render::{append_rule, render_egress, render_path, render_socket};
 pub use rule::{
     Access, BoundRule, Bounds, Denial, EgressRule, HostPattern, Layer, Origin, PathRule, Policy,
-    Rule, RuleId, Use,
+    Rule, RuleId, SocketRule, Use,
 };
+pub use socket_floor::{socket_floor, socket_gives_away};

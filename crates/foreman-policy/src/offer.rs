@@ -5,6 +5,7 @@
 
 mod bounds;
 mod files;
+mod sockets;
 
 use crate::address::{AddressClass, classify};
 use crate::floor::subject_floor;
@@ -85,6 +86,7 @@ pub fn offers(
             of_egress(block, &destination, past)
         }
         Subject::File { access, path } => files::offers(block, *access, path, past, look),
+        Subject::Socket { path } => sockets::offers(block, path, past),
         Subject::Bound { bound } => bounds::offers(block, *bound),
     }
 }

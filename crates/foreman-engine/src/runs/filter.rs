@@ -182,7 +182,7 @@ fn is_about(kind: &EventKind, host: &str) -> bool {
 fn host_of(subject: &Subject) -> Option<String> {
     match subject {
         Subject::Egress { host, .. } => Some(host.to_string()),
-        Subject::File { .. } | Subject::Bound { .. } => None,
+        Subject::File { .. } | Subject::Socket { .. } | Subject::Bound { .. } => None,
     }
 }
 

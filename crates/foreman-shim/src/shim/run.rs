@@ -498,6 +498,7 @@ async fn hold_files(spec: &RunSpec, cage: &Arc<Cage>, desk: &Desk, until: &Cance
         reads: spec.hold_reads,
         // The floor is judged: what is tried there is told.
         closed: Vec::new(),
+        meeting: meeting(spec),
     };
     let judge = Arc::new(desk.arbiter.clone());
     let begun = files::available().and_then(|()| cage.hold_files(config, judge, until));
@@ -514,10 +515,16 @@ async fn hold_files(spec: &RunSpec, cage: &Arc<Cage>, desk: &Desk, until: &Cance
         .await;
 }
 
+/// The run's own folder, which no cage shows.
+fn meeting(spec: &RunSpec) -> PathBuf {
+    let folder = spec.files.journal.parent();
+    folder.unwrap_or(&spec.files.journal).to_owned()
+}
+
 fn files_are_not_held(why: &str) -> EventKind {
     EventKind::Warning {
         message: without_error_numbers(&format!(
-            "Files outside of the worktree are refused and not held: {why}"
+            "Files outside of the worktree and sockets of the host are refused and not held: {why}"
         )),
     }
 }
