@@ -13,6 +13,7 @@ mod lives;
 mod orders;
 mod outcomes;
 mod policy;
+mod ports;
 mod preparing;
 mod repositories;
 mod shells;
@@ -58,6 +59,7 @@ fn cases(stage: &Stage, who: Who) -> Vec<Case<'_>> {
         cases.extend(repositories::cases(stage));
         cases.extend(shells::cases(stage));
         cases.extend(sockets::cases(stage));
+        cases.extend(ports::cases(stage));
         cases.extend(terminal::cases(stage));
         cases.extend(weaker::cases(stage));
         cases.extend(attempts::cases(stage));

@@ -31,6 +31,7 @@ mod inquiry;
 mod judge;
 mod names;
 pub(crate) mod netlink;
+mod own_ports;
 mod packet;
 mod plumbing;
 mod proxy;

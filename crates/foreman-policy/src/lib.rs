@@ -21,6 +21,7 @@ mod floor;
 mod host;
 mod judge;
 mod offer;
+mod own_machine;
 mod path_floor;
 mod quantity;
 mod render;
@@ -35,6 +36,7 @@ pub use floor::{port_floor, subject_floor};
 pub use host::{HostError, canonical_host};
 pub use judge::{Explained, Opening, Question, Ruling, Verdict};
 pub use offer::{Ground, Offer, offers};
+pub use own_machine::{THIS_MACHINE, is_this_machine, port_gives_away};
 pub use path_floor::{file_floor, path_floor, write_floor};
 pub use quantity::{
     bytes_in_words, duration_in_words, figure_in_words, millicores_in_words, parse_bytes,

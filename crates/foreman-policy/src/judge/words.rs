@@ -1,7 +1,7 @@
 //! A ruling in words. Sentences without a final period; texts of rules were made safe when parsed.
 
 use super::unresolved;
-use crate::{Denial, EgressRule, Origin, Policy, Use};
+use crate::{Denial, EgressRule, HostPattern, Origin, Policy, THIS_MACHINE, Use};
 use foreman_domain::{At, FileAccess, PathText, Protocol, Subject};
 use std::fmt;
 
@@ -134,7 +134,10 @@ pub(crate) fn shown(subject: &Subject) -> String {
 }
 
 pub(super) fn opened(rule: &dyn fmt::Display, origin: &Origin, expires: Option<At>) -> String {
-    let mut words = format!("Allowed by the {} rule \"{rule}\" ({})", origin.layer, origin.source);
+    let mut words = format!(
+        "Allowed by the {} rule \"{rule}\" ({})",
+        origin.layer, origin.source
+    );
     if let Some(end) = expires {
         words.push_str(&format!(" until {end}"));
     }
@@ -147,6 +150,9 @@ pub(super) fn opened(rule: &dyn fmt::Display, origin: &Origin, expires: Option<A
 
 pub(super) fn allowed(rule: &EgressRule) -> String {
     let mut words = opened(rule, &rule.origin, rule.expires);
+    if matches!(&rule.host, HostPattern::Name(name) if name == THIS_MACHINE) {
+        words.push_str("; this machine's own loopback");
+    }
     words.push_str("; an opaque tunnel: what goes through it is not looked into");
     words
 }
