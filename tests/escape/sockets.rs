@@ -14,6 +14,7 @@ pub fn attacks() -> Vec<Attack> {
         ["E46"] an_allowed_socket_hands_in_bytes_and_no_descriptor,
         ["E46"] datagrams_to_a_socket_of_the_host_go_nowhere,
         ["E97"] the_sockets_that_decide_about_runs_are_never_reached,
+        ["E19"] a_published_port_is_no_way_out_of_the_cage,
         ["E65"] a_link_that_is_swapped_while_it_is_held_reaches_what_the_card_showed,
         ["E65"] an_address_that_changes_all_the_time_reaches_nothing_but_what_was_allowed,
     ]
@@ -167,6 +168,39 @@ fn the_sockets_that_decide_about_runs_are_never_reached(ground: &Ground<'_>) -> 
         let why = ground.refusal_told(&format!("socket {text}"))?;
         ensure!(why.contains("the engine's own"), "{why}");
     }
+    Ok(())
+}
+
+fn a_published_port_is_no_way_out_of_the_cage(ground: &Ground<'_>) -> Result<()> {
+    let arena = ground.fresh(&["--allow", "host:18090"])?;
+    let opened = arena
+        .product()
+        .ask(&["port", arena.id(), "18091", "--to", "18090"])?;
+    ensure!(opened["listening"] == false, "{opened}");
+    // Not even where a rule names it: who listens there is a program of the engine's.
+    let saw = arena.attack(&["talk-tcp", "host:18090"])?;
+    ensure!(
+        saw["ok"] == false && saw["errno"] == "ECONNREFUSED",
+        "{saw}"
+    );
+    let told = arena
+        .run()
+        .wait_for("the refusal in the feed", |event| match &event.kind {
+            foreman_domain::EventKind::Egress {
+                subject,
+                verdict: foreman_domain::ConnectVerdict::Refused { why, .. },
+                ..
+            } if subject.to_string() == "tcp host:18090" => Some(why.clone()),
+            _ => None,
+        })?;
+    ensure!(told.contains("the engine's own"), "{told}");
+    // Its listener is not in the cage's network either.
+    for at in ["127.0.0.1:18090", "[::1]:18090"] {
+        let saw = arena.attack(&["talk-tcp", at])?;
+        ensure!(saw["ok"] == false, "{at}: {saw}");
+    }
+    let list = arena.product().ask(&["port", arena.id()])?;
+    ensure!(list["ports"][0]["connections"] == 0, "{list}");
     Ok(())
 }
 

@@ -46,9 +46,10 @@ mod udp;
 mod watch;
 
 pub(crate) use holder::argv;
-pub(crate) use relay::Counts;
 pub use judge::{Allowance, Attempt, Closed, ConnectionId, HolderProbe, Judge, Route, Verdict};
+pub(crate) use own_ports::listening_ports;
 pub use plumbing::{PlumbError, plumb, plumb_preferring};
+pub(crate) use relay::{Counts, Pipes, relay};
 pub use sockets::{GateKind, Sockets};
 
 use datagrams::{Datagrams, Packets};

@@ -43,6 +43,7 @@ mod orders;
 mod path_rules;
 pub mod place;
 mod policies;
+mod ports;
 mod programs;
 mod project_file;
 mod provision;

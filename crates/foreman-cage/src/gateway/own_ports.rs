@@ -1,9 +1,10 @@
-//! Ports of the operator's own loopback: which of them are the engine's, and so never reached from a cage.
+//! Who listens on loopback. Of the operator's own: which ports are the engine's, and so never reached from a
+//! cage.
 //!
 //! Known by who listens: a program of the engine's own, of this account. A port that only another account
 //! may look at is none of ours.
 
-use super::sockets_of::rows;
+use super::sockets_of::{Row, rows};
 use foreman_domain::Protocol;
 use std::collections::HashSet;
 use std::fs;
@@ -22,10 +23,9 @@ const OWN: [&str; 3] = ["foreman", "foreman-shim", "sdf"];
 /// # Errors
 /// When it cannot be found out.
 pub(crate) fn why_forbidden(port: u16) -> io::Result<Option<String>> {
-    let rows = rows(std::process::id(), Protocol::Tcp)?;
+    let rows = listeners(std::process::id())?;
     let listening: HashSet<u64> = rows
-        .into_iter()
-        .filter(|row| row.state == LISTENS && row.local.port() == port && is_own(row.local.ip()))
+        .filter(|row| row.local.port() == port)
         .map(|row| row.inode)
         .collect();
     if listening.is_empty() || !engine_has(&listening)? {
@@ -34,6 +34,19 @@ pub(crate) fn why_forbidden(port: u16) -> io::Result<Option<String>> {
     Ok(Some(format!(
         "port {port} of this machine is the engine's own, which no rule can open"
     )))
+}
+
+/// The ports of loopback on which anything listens in the network of a process.
+///
+/// # Errors
+/// When that cannot be read.
+pub(crate) fn listening_ports(pid: u32) -> io::Result<HashSet<u16>> {
+    Ok(listeners(pid)?.map(|row| row.local.port()).collect())
+}
+
+fn listeners(pid: u32) -> io::Result<impl Iterator<Item = Row>> {
+    let rows = rows(pid, Protocol::Tcp)?.into_iter();
+    Ok(rows.filter(|row| row.state == LISTENS && is_own(row.local.ip())))
 }
 
 /// Whether a listener there takes connections to loopback.
@@ -48,7 +61,10 @@ fn engine_has(listening: &HashSet<u64>) -> io::Result<bool> {
         let Ok(program) = fs::read_link(process.join("exe")) else {
             continue;
         };
-        let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = program
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
         // A program that was replaced while it runs, as by an update.
         let name = name.strip_suffix(" (deleted)").unwrap_or(name);
         if !OWN.contains(&name) {

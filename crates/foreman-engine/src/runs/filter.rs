@@ -45,6 +45,8 @@ pub(crate) fn severity_of(kind: &EventKind) -> Severity {
         | EventKind::StepStarted { .. }
         | EventKind::ShellOpened { .. }
         | EventKind::ShellEnded { .. }
+        | EventKind::PortOpened { .. }
+        | EventKind::PortClosed { .. }
         | EventKind::NameLookedUp { .. }
         | EventKind::Exec { .. }
         | EventKind::Exit { .. }
@@ -98,6 +100,8 @@ fn kinds_of(severity: Severity) -> &'static [&'static str] {
             "step_started",
             "shell_opened",
             "shell_ended",
+            "port_opened",
+            "port_closed",
             "name_looked_up",
             "policy_applied",
             "sample",
