@@ -11,6 +11,7 @@ mod manifest;
 mod names;
 mod plane;
 mod processes;
+mod sockets;
 
 use anyhow::{Result, ensure};
 use foreman_testkit::suite::{Case, Tally, Verdict, Wanted};
@@ -59,6 +60,7 @@ fn all() -> Vec<Attack> {
     let mut all = egress::attacks();
     all.extend(names::attacks());
     all.extend(processes::attacks());
+    all.extend(sockets::attacks());
     all.extend(files::attacks());
     all.extend(git::attacks());
     all.extend(plane::attacks());

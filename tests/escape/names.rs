@@ -6,7 +6,7 @@ use crate::attacks;
 use crate::ground::Ground;
 use anyhow::{Context, Result, ensure};
 use foreman_domain::EventKind;
-use foreman_testkit::{OTHER_RESOLVER, PATIENCE, PRIVATE_V4, SeenKind};
+use foreman_testkit::{Daemon, OTHER_RESOLVER, PATIENCE, PRIVATE_V4, SeenKind, eventually};
 
 pub fn attacks() -> Vec<Attack> {
     attacks![
@@ -17,6 +17,7 @@ pub fn attacks() -> Vec<Attack> {
         ["E27"] an_allowed_name_that_leads_inwards_is_refused,
         ["E27"] an_allowed_name_that_leads_to_a_private_address_needs_a_rule_of_its_own,
         ["E28"] a_name_that_changes_its_address_gains_nothing,
+        ["E27", "E28"] a_rule_for_this_machine_opens_no_name_that_leads_to_it,
         ["E29"] metadata_addresses_are_refused_without_a_card,
         ["E30"] odd_bytes_in_a_name_are_refused,
         ["E32"] spelling_does_not_make_another_name,
@@ -233,6 +234,50 @@ fn an_allowed_name_that_leads_to_a_private_address_needs_a_rule_of_its_own(
         &format!("tcp {PRIVATE_V4}:80"),
     )?;
     ground.nothing_with("mark-e27p")
+}
+
+fn a_rule_for_this_machine_opens_no_name_that_leads_to_it(ground: &Ground<'_>) -> Result<()> {
+    let bench = &ground.stage.bench;
+    let arena = ground.fresh(&[
+        "--allow",
+        "host:18080",
+        "--allow",
+        "*.e27.example:18080",
+        "--allow",
+        "*.e28.example:18080",
+    ])?;
+    let program = bench.program("fm-attack");
+    let mut server = arena.product().program(&program);
+    let _server = Daemon::start(server.args(["serve-tcp", "127.0.0.1:18080", "this machine"]))?;
+    eventually("it is reached by its name", PATIENCE, || {
+        arena
+            .attack(&["talk-tcp", "host:18080"])
+            .is_ok_and(|saw| saw["said"] == "this machine")
+    })?;
+    for name in [
+        "ip-127-0-0-1.e27.example",
+        "rebind-127-0-0-1-127-0-0-1.e28.example",
+    ] {
+        for _ in 0..2 {
+            let saw = arena.attack(&["talk-tcp", &format!("{name}:18080")])?;
+            ensure!(
+                saw["ok"] == false && saw["errno"] == "ECONNREFUSED",
+                "{name}: {saw}"
+            );
+        }
+    }
+    // The cage's own loopback, by every name of it, is its own.
+    for own in [
+        "127.0.0.1",
+        "localhost",
+        "a.localhost",
+        "[::1]",
+        "127.9.9.9",
+    ] {
+        let saw = arena.attack(&["talk-tcp", &format!("{own}:18080")])?;
+        ensure!(saw["ok"] == false, "{own}: {saw}");
+    }
+    Ok(())
 }
 
 fn a_name_that_changes_its_address_gains_nothing(ground: &Ground<'_>) -> Result<()> {

@@ -13,9 +13,11 @@ mod lives;
 mod orders;
 mod outcomes;
 mod policy;
+mod ports;
 mod preparing;
 mod repositories;
 mod shells;
+mod sockets;
 mod terminal;
 mod weaker;
 
@@ -56,6 +58,8 @@ fn cases(stage: &Stage, who: Who) -> Vec<Case<'_>> {
         cases.extend(going_on::cases(stage));
         cases.extend(repositories::cases(stage));
         cases.extend(shells::cases(stage));
+        cases.extend(sockets::cases(stage));
+        cases.extend(ports::cases(stage));
         cases.extend(terminal::cases(stage));
         cases.extend(weaker::cases(stage));
         cases.extend(attempts::cases(stage));

@@ -38,6 +38,7 @@ struct State {
     exits: HashMap<i32, Exit>,
     killed: HashMap<u64, u32>,
     all_stopped: HashSet<u64>,
+    sockets: HashMap<u64, Vec<OwnedFd>>,
     gone: bool,
 }
 
@@ -83,6 +84,17 @@ impl Exchange {
         self.ask(&Request::StopAll { id }, &[]).await.ok()?;
         self.until(|state| state.all_stopped.remove(&id).then_some(()))
             .await
+    }
+
+    /// A socket of each family in the cage's network.
+    pub async fn sockets(&self) -> io::Result<[OwnedFd; 2]> {
+        let waiting = Waiting::new(self);
+        let id = waiting.id;
+        self.ask(&Request::Sockets { id }, &[]).await?;
+        let made = self.until(|state| state.sockets.remove(&id)).await;
+        let made = made.ok_or(io::ErrorKind::NotConnected)?;
+        made.try_into()
+            .map_err(|_| io::Error::other("the cage made no sockets"))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -189,6 +201,10 @@ impl Exchange {
                 state.all_stopped.insert(id);
             }
             Notice::AllStopped { .. } => {}
+            Notice::Sockets { id } if state.waiting.contains(&id) => {
+                state.sockets.insert(id, fds);
+            }
+            Notice::Sockets { .. } => {}
         }
     }
 
@@ -289,6 +305,7 @@ impl Drop for Waiting<'_> {
         state.waiting.remove(&self.id);
         state.killed.remove(&self.id);
         state.all_stopped.remove(&self.id);
+        state.sockets.remove(&self.id);
         if let Some(Ok((pid, _))) = state.spawned.remove(&self.id) {
             let _ = self.exchange.signal(pid, libc::SIGKILL);
         }

@@ -19,6 +19,9 @@
 //! lives; and what the cage shows in its own way (the worktree's `.git`, the repository, the engine's
 //! folders). The kernel's refusal stands there, and nobody is asked.
 //!
+//! A connection to a Unix socket of the host waits in the same way, but nothing is shown for it: this process
+//! makes the connection and carries its bytes (`sockets`).
+//!
 //! When this process ends, or the supervising thread does, every such call fails (ENOSYS).
 
 mod caller;
@@ -27,15 +30,18 @@ mod feed;
 mod helper;
 mod hold;
 mod judge;
+mod listener;
 pub(crate) mod places;
 mod resolve;
 pub(crate) mod show;
+mod sockets;
 mod supervisor;
 pub(crate) mod view;
 pub(crate) mod watch;
 
 pub use helper::{HELPER, help};
-pub use judge::{Executed, Exited, FileAttempt, FileJudge, FileVerdict, Target};
+pub use judge::{Executed, Exited, FileAttempt, FileJudge, FileVerdict, SocketAttempt, Target};
+pub use listener::who_listens;
 pub use show::ShowError;
 
 pub(crate) use supervisor::Supervisor;
@@ -52,6 +58,9 @@ pub struct Config {
     /// Paths of the host that are neither asked about nor shown, with all below: the kernel's refusal
     /// stands.
     pub closed: Vec<PathBuf>,
+    /// A folder that only this account can enter, where connections to sockets of the host are brought
+    /// together. Nothing stays in it.
+    pub meeting: PathBuf,
 }
 
 /// Whether this kernel can hold calls on files.

@@ -31,6 +31,7 @@ mod inquiry;
 mod judge;
 mod names;
 pub(crate) mod netlink;
+mod own_ports;
 mod packet;
 mod plumbing;
 mod proxy;
@@ -46,7 +47,9 @@ mod watch;
 
 pub(crate) use holder::argv;
 pub use judge::{Allowance, Attempt, Closed, ConnectionId, HolderProbe, Judge, Route, Verdict};
+pub(crate) use own_ports::listening_ports;
 pub use plumbing::{PlumbError, plumb, plumb_preferring};
+pub(crate) use relay::{Counts, Pipes, relay};
 pub use sockets::{GateKind, Sockets};
 
 use datagrams::{Datagrams, Packets};

@@ -316,6 +316,10 @@ impl Cage {
         self.proc.as_fd()
     }
 
+    pub(crate) async fn sockets(&self) -> io::Result<[OwnedFd; 2]> {
+        self.exchange.sockets().await
+    }
+
     pub(crate) async fn stop_all(&self) -> io::Result<()> {
         let stopped = self.exchange.stop_all().await;
         stopped.ok_or_else(|| io::ErrorKind::NotConnected.into())

@@ -18,6 +18,7 @@ use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use nix::sys::stat::Mode;
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 use std::collections::HashSet;
@@ -187,6 +188,11 @@ impl Init<'_> {
                 let hard = kernel::hard_limit(libc::RLIMIT_NOFILE)?;
                 kernel::limit(libc::RLIMIT_NOFILE, u64::from(most).min(hard))
             }
+            Request::Sockets { id } => {
+                let made = tcp_sockets().unwrap_or_default();
+                let fds: Vec<BorrowedFd<'_>> = made.iter().map(AsFd::as_fd).collect();
+                self.tell(&Notice::Sockets { id }, &fds)
+            }
             Request::StopAll { id } => {
                 // One call for all: see `pause`. That there is nobody is fine.
                 let _ = nix::sys::signal::kill(Pid::from_raw(-1), Signal::SIGSTOP);
@@ -231,6 +237,18 @@ impl Init<'_> {
     fn tell(&self, notice: &Notice, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         wire::send(self.socket.as_fd(), notice, fds)
     }
+}
+
+/// A socket of each family, connected to nothing.
+fn tcp_sockets() -> nix::Result<Vec<OwnedFd>> {
+    let make = |family| {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        socket(family, SockType::Stream, flags, None)
+    };
+    Ok(vec![
+        make(AddressFamily::Inet)?,
+        make(AddressFamily::Inet6)?,
+    ])
 }
 
 struct Started {

@@ -17,7 +17,8 @@ pub(crate) use attempts::{
     try_terminal_injection,
 };
 pub(crate) use descriptors::{
-    close_all_but, close_on_exec_from, do_not_block, duplicate_to, on_runtime,
+    accepted, close_all_but, close_on_exec_from, copy_of_descriptor, do_not_block, duplicate_to,
+    is_unix_socket, on_runtime,
 };
 pub(crate) use events::Events;
 pub(crate) use mounts::{
@@ -25,7 +26,7 @@ pub(crate) use mounts::{
     make_writable, pivot_here, restrict_mount, restrict_tree,
 };
 pub(crate) use notifications::{
-    Notification, call_waits, can_listen, end_with_descriptor, end_with_error,
+    Notification, call_waits, can_listen, end_with_descriptor, end_with_error, end_with_success,
     install_listening_filter, let_go_on, read_memory, receive_call, wake_in_step,
 };
 pub(crate) use privilege::{

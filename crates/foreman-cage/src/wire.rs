@@ -95,6 +95,8 @@ pub(crate) enum Request {
     KillAll { id: u64 },
     /// Send SIGSTOP to everything but process 1, with one call.
     StopAll { id: u64 },
+    /// Make two sockets of the cage's network, one of each family.
+    Sockets { id: u64 },
     /// Let no process that is forked from now on have more files open than this.
     LimitFiles { most: u32 },
 }
@@ -155,6 +157,8 @@ pub(crate) enum Notice {
     Killed { id: u64, count: u32 },
     /// Everything but process 1 has been sent SIGSTOP.
     AllStopped { id: u64 },
+    /// Comes with the sockets; without any when they could not be made.
+    Sockets { id: u64 },
 }
 
 /// How a process ended.

@@ -1,10 +1,12 @@
 //! What can be typed, and the help for it.
 
 mod awake;
+mod port;
 mod search;
 mod shell;
 
 pub use awake::{AwakeArgs, WhenArg};
+pub use port::PortArgs;
 pub use search::SearchArgs;
 pub use shell::ShellArgs;
 
@@ -91,6 +93,8 @@ pub enum Command {
     Show(RunName),
     /// Open a shell in a live run's cage, beside the agent, or run a command there.
     Shell(ShellArgs),
+    /// Publish a port of a live run at 127.0.0.1 of this machine; list and close those that are.
+    Port(PortArgs),
     /// Say what a live run uses: processors, memory, processes, disk.
     Samples(SamplesArgs),
     /// Print a run's events.
@@ -316,7 +320,7 @@ pub struct AmendArgs {
     /// For a bound: raise it to this (`6GiB`, `3h`) instead of the figure on the card.
     #[arg(long, value_name = "LIMIT")]
     pub limit: Option<String>,
-    /// Second confirmation, for wildcards, bare addresses and whole-project scope.
+    /// Second confirmation, for wildcards, bare addresses, ways out of the cage and whole-project scope.
     #[arg(long)]
     pub yes: bool,
 }

@@ -9,6 +9,7 @@ use crate::paint::{Paint, Tone};
 use crate::words;
 use foreman_domain::{At, Block, BlockState, FileTarget, Scope, Subject, sanitize_line};
 use foreman_engine::api::{BlockView, Candidate};
+use foreman_policy::socket_gives_away;
 
 /// The reserved left edge.
 pub const EDGE: &str = "▌ ";
@@ -128,8 +129,9 @@ fn facts(card: &Card<'_>, sheet: &mut Sheet) {
         );
     }
     files(block, sheet);
+    socket(block, sheet);
     let one = match block.subject {
-        Subject::Egress { .. } => "connection",
+        Subject::Egress { .. } | Subject::Socket { .. } => "connection",
         Subject::File { .. } => "action",
         Subject::Bound { .. } => "paused run",
     };
@@ -143,6 +145,28 @@ fn facts(card: &Card<'_>, sheet: &mut Sheet) {
     sheet.fact(
         "waiting",
         &format!("{waiting}, {}", since(block.first_at, block.last_at)),
+    );
+}
+
+/// Who is behind a socket.
+fn socket(block: &Block, sheet: &mut Sheet) {
+    if let Subject::Socket { path } = &block.subject
+        && let Some(what) = socket_gives_away(&path.to_path())
+    {
+        sheet.fact("opens", what);
+    }
+    let Some(facts) = &block.socket else {
+        return;
+    };
+    let owner = sanitize_line(&facts.owner);
+    let listens = match (&facts.program, facts.listening) {
+        (Some(program), _) => format!("{} listens there", sanitize_line(program)),
+        (None, true) => "a program that this account cannot look at listens there".to_owned(),
+        (None, false) => "nobody was seen to listen there".to_owned(),
+    };
+    sheet.fact(
+        "service",
+        &format!("{listens}; the socket belongs to {owner}"),
     );
 }
 
@@ -213,6 +237,9 @@ fn below(card: &Card<'_>, sheet: &mut Sheet) {
             sheet.blank();
             if let Some(candidate) = card.view.candidates.iter().find(|c| c.number == *number) {
                 choice(candidate, sheet);
+                for opens in &candidate.opens {
+                    sheet.text(Tone::Warn, &format!("It opens {}", sanitize_line(opens)));
+                }
             }
             sheet.text(Tone::Warn, "This opens more than the usual. Really?");
             sheet.keys(&[("y", "yes, amend"), ("n", "no, go back")]);
@@ -399,6 +426,32 @@ mod tests {
             text.contains("Really?") && text.contains("y  yes"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_card_of_a_socket_says_who_listens_and_what_it_opens() {
+        let mut view = view(1);
+        view.block.subject = Subject::Socket {
+            path: foreman_domain::PathText::of("/run/docker.sock".as_ref()),
+        };
+        view.block.socket = Some(foreman_domain::SocketFacts {
+            owner: "root\u{1b}[2J".into(),
+            listening: true,
+            program: None,
+        });
+        let candidate = view.candidates.last_mut().unwrap();
+        candidate.opens = vec!["the container engine\u{202e}".into()];
+        let number = candidate.number;
+        let text = draw(&view, &Below::Confirm(number), 200).join("\n");
+        for wanted in [
+            "socket /run/docker.sock",
+            "the container engine: whoever talks to it",
+            "a program that this account cannot look at listens there; the socket belongs to root",
+            "It opens the container engine",
+        ] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
     }
 
     #[test]

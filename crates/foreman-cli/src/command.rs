@@ -14,6 +14,7 @@ mod looking;
 mod order;
 mod orders;
 mod policy;
+mod port;
 mod project;
 mod review;
 mod run;
@@ -170,6 +171,7 @@ async fn with_engine(command: Command, engine: &Engine, answer: &Answer) -> Done
         Command::Undo(args) => decide::undo(args, engine, answer).await,
         Command::Runs(args) => runs::list(args, engine, answer).await,
         Command::Shell(args) => shell::shell(args, engine, answer).await,
+        Command::Port(args) => port::port(args, engine, answer).await,
         Command::Show(name) => runs::show(reference(name.run), engine, answer).await,
         Command::Retry(name) => run::retry(name, engine, answer).await,
         Command::Project(ProjectCommand::Show(args)) => project::show(args, engine, answer).await,

@@ -274,6 +274,39 @@ impl Feed {
                 let how = words::step_result(result, *millis);
                 self.ours(at, Tone::Plain, format!("shell {how}"));
             }
+            EventKind::PortOpened {
+                port,
+                to,
+                by,
+                listening,
+            } => {
+                let by = sanitize_line(by);
+                let yet = if *listening {
+                    ""
+                } else {
+                    "; nothing listens there yet"
+                };
+                self.ours(
+                    at,
+                    Tone::Strong,
+                    format!("port {port} published by {by} at http://127.0.0.1:{to}/{yet}"),
+                );
+            }
+            EventKind::PortClosed {
+                port,
+                connections,
+                sent,
+                received,
+                ..
+            } => {
+                let traffic = format!(
+                    "{}, sent {}, received {}",
+                    words::count(*connections, "connection"),
+                    words::bytes(*sent),
+                    words::bytes(*received)
+                );
+                self.ours(at, Tone::Plain, format!("port {port} closed: {traffic}"));
+            }
             EventKind::Output { stream, text, .. } => self.output(*stream, text),
             EventKind::NameLookedUp { name } => {
                 let name = sanitize_line(name);

@@ -1,6 +1,6 @@
 //! Blocks (held or refused subjects), the holds under them, and the decisions that end them.
 
-use crate::{AmendmentId, At, BlockId, Breach, FileFacts, HoldId, PathText, Revision};
+use crate::{AmendmentId, At, BlockId, Breach, FileFacts, HoldId, PathText, Revision, SocketFacts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -203,6 +203,11 @@ pub enum Subject {
         /// Where, without links: the same place on the host and in the cage.
         path: PathText,
     },
+    /// A connection to a Unix socket of the host.
+    Socket {
+        /// Where, without links.
+        path: PathText,
+    },
     /// A bound that was reached.
     Bound {
         /// Which.
@@ -231,6 +236,7 @@ impl fmt::Display for Subject {
                 }
             }
             Self::File { access, path } => write!(out, "{access} {path}"),
+            Self::Socket { path } => write!(out, "socket {path}"),
             Self::Bound { bound } => write!(out, "bound of {bound}"),
         }
     }
@@ -276,6 +282,9 @@ pub struct Block {
     /// For a block of files, the places behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileFacts>,
+    /// For a socket of the host, who is behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<SocketFacts>,
     /// The figures, where a bound was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breach: Option<Breach>,
@@ -531,7 +540,11 @@ mod tests {
         let bound = Subject::Bound {
             bound: BoundKind::OpenFiles,
         };
+        let socket = Subject::Socket {
+            path: PathText::of("/run/x.sock".as_ref()),
+        };
         for (subject, text) in [
+            (socket, r#"{"type":"socket","path":"/run/x.sock"}"#),
             (
                 egress,
                 r#"{"type":"egress","protocol":"tcp","host":{"name":"a.example"},"port":443}"#,
@@ -573,6 +586,7 @@ mod tests {
             first_at: At::from_millis(0),
             last_at: At::from_millis(0),
             holders: vec![],
+            socket: None,
             breach: None,
             file: Some(facts(1)),
         };

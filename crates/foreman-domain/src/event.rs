@@ -251,6 +251,30 @@ pub enum EventKind {
         /// How long it was open, in milliseconds.
         millis: u64,
     },
+    /// A port of the cage was published to the operator.
+    PortOpened {
+        /// Which, on the cage's own loopback.
+        port: u16,
+        /// The port of the operator's loopback (127.0.0.1) where it is found.
+        to: u16,
+        /// Who opened it.
+        by: String,
+        /// Whether anything listened there in the cage.
+        listening: bool,
+    },
+    /// A published port was closed, or the run ended.
+    PortClosed {
+        /// Which.
+        port: u16,
+        /// Where it was found.
+        to: u16,
+        /// Connections that were carried.
+        connections: u64,
+        /// Bytes from the cage.
+        sent: u64,
+        /// Bytes to the cage.
+        received: u64,
+    },
     /// Output of a step: one line, or a chunk of a terminal.
     Output {
         /// From where.
@@ -407,6 +431,8 @@ impl EventKind {
         "step_ended",
         "shell_opened",
         "shell_ended",
+        "port_opened",
+        "port_closed",
         "output",
         "name_looked_up",
         "egress",
@@ -435,6 +461,8 @@ impl EventKind {
             Self::StepEnded { .. } => "step_ended",
             Self::ShellOpened { .. } => "shell_opened",
             Self::ShellEnded { .. } => "shell_ended",
+            Self::PortOpened { .. } => "port_opened",
+            Self::PortClosed { .. } => "port_closed",
             Self::Output { .. } => "output",
             Self::NameLookedUp { .. } => "name_looked_up",
             Self::Egress { .. } => "egress",
@@ -462,6 +490,8 @@ impl EventKind {
                 | Self::StepEnded { .. }
                 | Self::ShellOpened { .. }
                 | Self::ShellEnded { .. }
+                | Self::PortOpened { .. }
+                | Self::PortClosed { .. }
                 | Self::Block { .. }
                 | Self::Amendment { .. }
                 | Self::PolicyApplied { .. }
@@ -530,6 +560,7 @@ mod tests {
             last_at: At::from_millis(0),
             holders: vec![],
             file: None,
+            socket: None,
             breach: None,
         };
         for kind in [

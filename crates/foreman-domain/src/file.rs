@@ -163,6 +163,18 @@ pub struct FileFacts {
     pub alone: bool,
 }
 
+/// Who is behind a Unix socket of the host, as far as it could be seen when a connection to it was held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
+pub struct SocketFacts {
+    /// Name or number of the account that the socket belongs to.
+    pub owner: String,
+    /// Whether anybody listens there now.
+    pub listening: bool,
+    /// The program that has it open, where it is one of the operator's own: `postgres (pid 812)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,7 +26,7 @@ pub use block::{
 pub use event::{ConnectVerdict, Event, EventKind, LogStream, ProcessRef, WIRE_VERSION, Wall};
 pub use failure::{About, Code, ExitCode, Failure};
 pub use fence::Fence;
-pub use file::{FileFacts, FileTarget, PATHS_NAMED, PathText};
+pub use file::{FileFacts, FileTarget, PATHS_NAMED, PathText, SocketFacts};
 pub use ids::{
     AmendmentId, BlockId, Epoch, EventSeq, HoldId, IdError, OrderId, Revision, RunEpoch, RunId,
 };

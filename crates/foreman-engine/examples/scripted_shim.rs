@@ -370,6 +370,7 @@ impl Shim {
             first_at: At::now(),
             last_at: At::now(),
             holders: vec![],
+            socket: None,
             breach: None,
         };
         blocks.push(block.clone());

@@ -178,6 +178,12 @@ macro_rules! for_each_command {
             run_input = "run.input": InputRequest => Nothing;
             /// Tells a run its terminal's new size.
             run_resize = "run.resize": ResizeRequest => Nothing;
+            /// Publishes a port of a live run's cage at 127.0.0.1 of this machine.
+            port_open = "port.open": PortOpen => PortView;
+            /// The published ports of a live run.
+            port_list = "port.list": RunRef => Ports;
+            /// Closes a published port and cuts its connections.
+            port_close = "port.close": PortRef => PortView;
             /// Opens a shell in the cage of a live run, beside the step that runs.
             shell_open = "run.shell": ShellOpen => ShellView;
             /// What a shell wrote; waits for news when asked to.

@@ -191,7 +191,7 @@ impl Context {
                         Ground::Open { .. } => None,
                     }
                 }
-                Subject::Egress { .. } | Subject::Bound { .. } => None,
+                Subject::Egress { .. } | Subject::Socket { .. } | Subject::Bound { .. } => None,
             },
             Some(_) | None => None,
         };

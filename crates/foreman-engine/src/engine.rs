@@ -212,6 +212,18 @@ impl Commands for Session {
     async fn run_resize(&self, request: ResizeRequest) -> Result<Nothing, Failure> {
         self.engine.resize(request).await
     }
+    async fn port_open(&self, request: PortOpen) -> Result<PortView, Failure> {
+        self.engine.open_port(request).await
+    }
+
+    async fn port_list(&self, request: RunRef) -> Result<Ports, Failure> {
+        self.engine.list_ports(request).await
+    }
+
+    async fn port_close(&self, request: PortRef) -> Result<PortView, Failure> {
+        self.engine.close_port(request).await
+    }
+
     async fn shell_open(&self, request: ShellOpen) -> Result<ShellView, Failure> {
         self.engine.open_shell(request).await
     }

@@ -12,7 +12,9 @@ use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::{OrFail, join, policy as policy_failure};
 use crate::policies::paths::{as_written, from_root, path_asked};
+pub(crate) use crate::policies::paths::{canonical, home};
 use crate::project_file::{NAME, ProjectFile, replace};
+use crate::socket_rules;
 use crate::tokens;
 use foreman_domain::{About, At, Code, Failure, Revision, Scope};
 use foreman_git::Repository;
@@ -61,6 +63,10 @@ impl Engine {
             layers.policy.egress.extend(file.egress);
             layers.policy.paths.extend(from_root(file.paths));
             layers.warnings.extend(file.warnings);
+            let own = self.layout.own_places();
+            let (sockets, warnings) = socket_rules::resolved(file.sockets, own).await?;
+            layers.policy.sockets.extend(sockets);
+            layers.warnings.extend(warnings);
             bounds = file.bounds;
         }
         for text in &request.allow {
@@ -97,6 +103,10 @@ impl Engine {
         layers.policy.egress = parsed.egress;
         layers.policy.paths = from_root(parsed.paths);
         layers.warnings = parsed.warnings;
+        let own = self.layout.own_places();
+        let (sockets, warnings) = socket_rules::resolved(parsed.sockets, own).await?;
+        layers.policy.sockets = sockets;
+        layers.warnings.extend(warnings);
         layers.bounds = parsed.bounds;
         Ok(layers)
     }

@@ -20,6 +20,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
+/// What a run without a cage cannot do.
+const WHAT: &str = "open a shell in";
 /// Longest wait of one read; below what a connection is given up after.
 const LONGEST_WAIT_MS: u32 = 20_000;
 /// Longest input at once.
@@ -32,7 +34,7 @@ const DEFAULT: &str = r#"command -v "${SHELL:-}" >/dev/null 2>&1 && exec "$SHELL
 impl Engine {
     /// Opens a shell beside the step that runs.
     pub async fn open_shell(&self, request: ShellOpen) -> Result<ShellView, Failure> {
-        let live = self.run_with_a_cage(&request.run).await?;
+        let live = self.run_with_a_cage(&request.run, WHAT).await?;
         let argv = match request.argv.is_empty() {
             true => ["/bin/sh", "-c", DEFAULT].map(str::to_owned).to_vec(),
             false => request.argv,
@@ -51,7 +53,7 @@ impl Engine {
         let asked = &asked;
         let ask =
             |line: Arc<ShimClient>| async move { line.open_shell(asked.clone()).await }.boxed();
-        over_a_line(&live, ask).await?;
+        over_a_line(&live, refused, ask).await?;
         Ok(ShellView {
             run: live.run.clone(),
             shell: request.shell,
@@ -60,13 +62,13 @@ impl Engine {
 
     /// What a shell wrote.
     pub async fn read_shell(&self, request: ShellRead) -> Result<ShellWritten, Failure> {
-        let live = self.run_with_a_cage(&request.run).await?;
+        let live = self.run_with_a_cage(&request.run, WHAT).await?;
         let wait = request.wait_ms.min(LONGEST_WAIT_MS);
         let (shell, after) = (&request.shell, request.after);
         let ask = |line: Arc<ShimClient>| {
             async move { line.read_shell(shell, after, wait).await }.boxed()
         };
-        let page = over_a_line(&live, ask).await?;
+        let page = over_a_line(&live, refused, ask).await?;
         let as_bytes = |chunk: foreman_shim::protocol::ShellChunk| ShellBytes {
             stream: chunk.stream,
             bytes: chunk.bytes,
@@ -84,38 +86,42 @@ impl Engine {
             .ok()
             .filter(|bytes| bytes.len() <= INPUT_BYTES)
             .ok_or_else(|| Failure::new(Code::Usage, "the input is not base64 of up to 1 MiB"))?;
-        let live = self.run_with_a_cage(&request.run).await?;
+        let live = self.run_with_a_cage(&request.run, WHAT).await?;
         let (shell, at, bytes) = (&request.shell, request.at, &bytes);
         let ask = |line: Arc<ShimClient>| {
             async move { line.type_in_shell(shell, at, bytes).await }.boxed()
         };
-        over_a_line(&live, ask).await?;
+        over_a_line(&live, refused, ask).await?;
         Ok(Nothing {})
     }
 
     /// Tells a shell its terminal's size.
     pub async fn resize_shell(&self, request: ShellResize) -> Result<Nothing, Failure> {
-        let live = self.run_with_a_cage(&request.run).await?;
+        let live = self.run_with_a_cage(&request.run, WHAT).await?;
         let (columns, rows) = (request.size.columns, request.size.rows);
         let shell = &request.shell;
         let ask = |line: Arc<ShimClient>| {
             async move { line.resize_shell(shell, columns, rows).await }.boxed()
         };
-        over_a_line(&live, ask).await?;
+        over_a_line(&live, refused, ask).await?;
         Ok(Nothing {})
     }
 
     /// Ends a shell.
     pub async fn end_shell(&self, request: ShellRef) -> Result<Nothing, Failure> {
-        let live = self.run_with_a_cage(&request.run).await?;
+        let live = self.run_with_a_cage(&request.run, WHAT).await?;
         let shell = &request.shell;
         let ask = |line: Arc<ShimClient>| async move { line.end_shell(shell).await }.boxed();
-        over_a_line(&live, ask).await?;
+        over_a_line(&live, refused, ask).await?;
         Ok(Nothing {})
     }
 
     /// The run that is meant, while there is a cage of it.
-    async fn run_with_a_cage(&self, typed: &str) -> Result<Arc<LiveRun>, Failure> {
+    pub(crate) async fn run_with_a_cage(
+        &self,
+        typed: &str,
+        what: &str,
+    ) -> Result<Arc<LiveRun>, Failure> {
         let run = self.find_run(typed).await?;
         if let Some(live) = self.live.get(&run) {
             return Ok(live);
@@ -123,7 +129,7 @@ impl Engine {
         let view = self.view_of(&run).await?;
         let failure = Failure::new(
             Code::Conflict,
-            format!("run {run} is not running, so there is no cage of it to open a shell in"),
+            format!("run {run} is not running, so there is no cage of it to {what}"),
         );
         Err(match view.state {
             RunState::Discarded { .. } => failure.hint(format!(
@@ -154,8 +160,9 @@ fn terminal_kind(term: Option<String>) -> Result<Vec<(String, String)>, Failure>
 }
 
 /// Asks the shim; over a new line where one broke. What is asked may be asked twice.
-async fn over_a_line<'a, T>(
+pub(crate) async fn over_a_line<'a, T>(
     live: &LiveRun,
+    refused: fn(&LiveRun, Refusal, String) -> Failure,
     ask: impl Fn(Arc<ShimClient>) -> BoxFuture<'a, Result<T, ClientError>>,
 ) -> Result<T, Failure> {
     let mut tries = 1;

@@ -113,6 +113,7 @@ mod tests {
             last_at: At::from_millis(0),
             holders: vec![],
             file: None,
+            socket: None,
             breach: None,
         }
     }

@@ -1,7 +1,7 @@
 //! Destinations as typed on a command line: `host:port`, `[v6]:port`, `udp:host:port`.
 
 use crate::error::{Fault, PolicyError, quoted};
-use crate::floor::port_floor;
+use crate::floor::{pattern_floor, port_floor};
 use crate::{EgressRule, HostPattern, Layer, Origin, RuleId, Use, canonical_host};
 use foreman_domain::{Host, Protocol, Subject};
 
@@ -16,7 +16,12 @@ const LONGEST: usize = 1_024;
 pub fn parse_allow(text: &str) -> Result<EgressRule, PolicyError> {
     let rule = || -> Result<EgressRule, Fault> {
         let (protocol, host, port) = split(text)?;
-        if let Some(why) = port_floor(protocol, port) {
+        let pattern = HostPattern::parse(host);
+        let floor = match &pattern {
+            Ok(pattern) => pattern_floor(protocol, pattern, port),
+            Err(_) => port_floor(protocol, port),
+        };
+        if let Some(why) = floor {
             return Err(Fault::new(why));
         }
         let mut rule = EgressRule {
@@ -28,7 +33,7 @@ pub fn parse_allow(text: &str) -> Result<EgressRule, PolicyError> {
                 reason: None,
             },
             protocol,
-            host: HostPattern::parse(host)?,
+            host: pattern?,
             port,
             resolves_to: None,
             applies: Use::Always,

@@ -8,12 +8,13 @@ mod bounds;
 mod egress;
 mod paths;
 mod section;
+mod sockets;
 
 pub use bounds::parse_bounds;
 pub(crate) use egress::LONGEST_REASON;
 
 use crate::error::{Fault, PolicyError, quoted};
-use crate::{Bounds, EgressRule, Layer, Origin, PathRule, RuleId};
+use crate::{Bounds, EgressRule, Layer, Origin, PathRule, RuleId, SocketRule};
 use section::{Section, Source};
 use toml_edit::{Document, Item, TableLike};
 
@@ -22,7 +23,7 @@ const LARGEST: usize = 256 * 1024;
 /// Most rules of one file: each connection is compared with all of them.
 const MOST_RULES: usize = 1_000;
 
-const TOP_LEVEL: &[&str] = &["egress", "read", "write", "bounds"];
+const TOP_LEVEL: &[&str] = &["egress", "read", "write", "socket", "bounds"];
 
 /// A policy file's content.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,9 +32,11 @@ pub struct PolicyFile {
     pub egress: Vec<EgressRule>,
     /// What of the host may be seen.
     pub paths: Vec<PathRule>,
+    /// Which sockets of the host may be connected to.
+    pub sockets: Vec<SocketRule>,
     /// Bounds of a run.
     pub bounds: Bounds,
-    /// What is allowed but has less effect than it seems; sentences.
+    /// What is allowed but has less effect than it seems, or gives more away; sentences.
     pub warnings: Vec<String>,
 }
 
@@ -60,13 +63,6 @@ pub fn parse_policy(name: &str, text: &str, layer: Layer) -> Result<PolicyFile, 
         )
     })?;
     let top = Section::new(source, "the policy file", document.as_table(), None);
-    if top.get("socket").is_some() {
-        return Err(top.at_key(
-            "socket",
-            Fault::not_enforced("rules for sockets are not enforced yet, so they are refused")
-                .hint("Remove [[socket]]; reach the service over TCP with an [[egress]] rule."),
-        ));
-    }
     top.only(TOP_LEVEL)?;
     let mut file = PolicyFile::default();
     let mut origins = Origins {
@@ -83,6 +79,10 @@ pub fn parse_policy(name: &str, text: &str, layer: Layer) -> Result<PolicyFile, 
             let origin = origins.next(&rule)?;
             paths::read(&rule, *access, origin, &mut file)?;
         }
+    }
+    for rule in tables(&top, "socket", "a [[socket]] rule")? {
+        let origin = origins.next(&rule)?;
+        sockets::read(&rule, origin, &mut file)?;
     }
     if let Some(item) = document.get("bounds") {
         let table = item.as_table_like().ok_or_else(|| {

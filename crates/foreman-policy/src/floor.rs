@@ -3,9 +3,12 @@
 //! By address ([`crate::classify`]), by name, and by port. Judging, explaining and parsing all ask here,
 //! so that a rule which could never count is refused where it is written.
 
+use crate::HostPattern;
 use crate::address::{AddressClass, classify};
 use crate::host::canonical_host;
+use crate::own_machine::{ONLY_TCP, THIS_MACHINE, is_this_machine};
 use crate::path_floor::file_floor;
+use crate::socket_floor::socket_floor;
 use foreman_domain::{Host, Protocol, Subject};
 use std::net::IpAddr;
 use std::path::Path;
@@ -25,10 +28,17 @@ pub fn subject_floor(subject: &Subject) -> Option<String> {
             let why = file_floor(&path.to_path(), *access, Path::new("~"), &[])?;
             return Some(format!("{path} is {why}, which no rule can open"));
         }
+        Subject::Socket { path } => {
+            let why = socket_floor(&path.to_path(), &[])?;
+            return Some(format!("{path} is {why}, which no rule can open"));
+        }
         Subject::Bound { .. } => return None,
     };
     if let Some(why) = port_floor(*protocol, *port) {
         return Some(why);
+    }
+    if *protocol == Protocol::Udp && is_this_machine(host) {
+        return Some(ONLY_TCP.to_owned());
     }
     let address_floor = |address: IpAddr| match classify(address) {
         AddressClass::Floor(why) => Some(why),
@@ -68,6 +78,15 @@ pub fn port_floor(protocol: Protocol, port: u16) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// Why no rule can open a port of the hosts of a pattern, as a sentence; `None` when one can.
+pub(crate) fn pattern_floor(protocol: Protocol, host: &HostPattern, port: u16) -> Option<String> {
+    if let Some(why) = port_floor(protocol, port) {
+        return Some(why);
+    }
+    let is_own = matches!(host, HostPattern::Name(name) if name == THIS_MACHINE);
+    (protocol == Protocol::Udp && is_own).then(|| ONLY_TCP.to_owned())
 }
 
 /// Why a name is on the floor whatever it would resolve to, as "a name of the loopback address".

@@ -5,12 +5,13 @@
 //! rule, and a "once" rule for a hold it does not count, are as if they were not there.
 
 mod files;
+mod sockets;
 mod words;
 
 pub(crate) use words::{doing, shown};
 
 use crate::floor::subject_floor;
-use crate::{Denial, EgressRule, Layer, PathRule, Policy, RuleId, Use};
+use crate::{Denial, EgressRule, Layer, PathRule, Policy, RuleId, SocketRule, Use};
 use foreman_domain::{AmendmentId, At, Decider, FileAccess, HoldId, Host, Subject};
 use ipnet::IpNet;
 use schemars::JsonSchema;
@@ -134,6 +135,7 @@ enum Found<'a> {
     Denied(&'a Denial),
     Allowed(&'a EgressRule),
     Opened(&'a PathRule),
+    Connected(&'a SocketRule),
     Nothing,
 }
 
@@ -163,6 +165,12 @@ impl Policy {
                 amendment: rule.origin.amendment.clone(),
                 resolves_to: None,
                 opens: Some(rule.opening()),
+            },
+            Found::Connected(rule) => Ruling::Allow {
+                rule: rule.origin.id.clone(),
+                amendment: rule.origin.amendment.clone(),
+                resolves_to: None,
+                opens: None,
             },
             Found::Nothing => Ruling::Ask {
                 why: words::why_not(self, question.subject, now),
@@ -196,7 +204,13 @@ impl Policy {
                 verdict: Verdict::Allowed,
                 layer: Some(rule.origin.layer),
                 rule: Some(rule.origin.id.clone()),
-                words: words::opened(rule),
+                words: words::opened(rule, &rule.origin, rule.expires),
+            },
+            Found::Connected(rule) => Explained {
+                verdict: Verdict::Allowed,
+                layer: Some(rule.origin.layer),
+                rule: Some(rule.origin.id.clone()),
+                words: words::opened(rule, &rule.origin, rule.expires),
             },
             Found::Nothing => Explained {
                 verdict: Verdict::Held,
@@ -227,6 +241,7 @@ impl Policy {
         match question.subject {
             Subject::Egress { .. } => self.find_egress(question, now),
             Subject::File { .. } => self.find_path(question, now),
+            Subject::Socket { .. } => self.find_socket(question, now),
             // What a bound leaves is no matter of rules.
             Subject::Bound { .. } => Found::Nothing,
         }
@@ -302,7 +317,7 @@ impl Denial {
                     || (resolved.is_none() && same(&self.subject, &unresolved(subject)))
             }
             Subject::File { access, path } => files::is_in(*access, path, subject),
-            Subject::Bound { .. } => self.subject == *subject,
+            Subject::Socket { .. } | Subject::Bound { .. } => self.subject == *subject,
         }
     }
 }

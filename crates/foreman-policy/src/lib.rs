@@ -21,10 +21,12 @@ mod floor;
 mod host;
 mod judge;
 mod offer;
+mod own_machine;
 mod path_floor;
 mod quantity;
 mod render;
 mod rule;
+mod socket_floor;
 
 pub use address::{AddressClass, classify};
 pub use destination::{parse_allow, parse_destination};
@@ -34,13 +36,15 @@ pub use floor::{port_floor, subject_floor};
 pub use host::{HostError, canonical_host};
 pub use judge::{Explained, Opening, Question, Ruling, Verdict};
 pub use offer::{Ground, Offer, offers};
+pub use own_machine::{THIS_MACHINE, is_this_machine, port_gives_away};
 pub use path_floor::{file_floor, path_floor, write_floor};
 pub use quantity::{
     bytes_in_words, duration_in_words, figure_in_words, millicores_in_words, parse_bytes,
     parse_duration,
 };
-pub use render::{append_rule, render_egress, render_path};
+pub use render::{append_rule, render_egress, render_path, render_socket};
 pub use rule::{
     Access, BoundRule, Bounds, Denial, EgressRule, HostPattern, Layer, Origin, PathRule, Policy,
-    Rule, RuleId, Use,
+    Rule, RuleId, SocketRule, Use,
 };
+pub use socket_floor::{socket_floor, socket_gives_away};

@@ -5,11 +5,13 @@
 
 mod bounds;
 mod files;
+mod sockets;
 
 use crate::address::{AddressClass, classify};
 use crate::floor::subject_floor;
 use crate::host::is_shared_suffix;
 use crate::judge::{shown, unresolved};
+use crate::own_machine::{is_this_machine, port_gives_away};
 use crate::quantity::counted;
 use crate::{EgressRule, HostPattern, Layer, Origin, Rule, RuleId, Use};
 use foreman_domain::{Block, FileAccess, Host, Protocol, Scope, Subject};
@@ -85,6 +87,7 @@ pub fn offers(
             of_egress(block, &destination, past)
         }
         Subject::File { access, path } => files::offers(block, *access, path, past, look),
+        Subject::Socket { path } => sockets::offers(block, path, past),
         Subject::Bound { bound } => bounds::offers(block, *bound),
     }
 }
@@ -113,7 +116,15 @@ fn of_egress(block: &Block, destination: &Destination<'_>, past: &[Subject]) -> 
         Protocol::Udp => "send UDP to",
     };
     let exact = HostPattern::exactly(host);
-    let bare = matches!(host, Host::Address(_));
+    let gives_away = is_this_machine(host).then(|| match port_gives_away(*port) {
+        Some(what) => what.to_owned(),
+        None => format!(
+            "whatever the program that listens on port {port} of this machine does for those that come \
+             from the machine itself"
+        ),
+    });
+    let is_way_out = is_this_machine(host) && port_gives_away(*port).is_some();
+    let asks_again = is_way_out || matches!(host, Host::Address(_));
     let mut offers = Vec::new();
     if block.waiting > 0 {
         let mut rule = rule_for(destination, exact.clone(), Layer::Amendment);
@@ -130,8 +141,8 @@ fn of_egress(block: &Block, destination: &Destination<'_>, past: &[Subject]) -> 
             words,
             rule: Rule::Egress(rule),
             also_opens: 0,
-            needs_confirmation: bare,
-            opens: Vec::new(),
+            needs_confirmation: asks_again,
+            opens: gives_away.iter().cloned().collect(),
         });
     }
     let lasting = [
@@ -153,7 +164,8 @@ fn of_egress(block: &Block, destination: &Destination<'_>, past: &[Subject]) -> 
     ];
     for (scope, layer, words) in lasting {
         let rule = Rule::Egress(rule_for(destination, exact.clone(), layer));
-        let (also_opens, mut opens) = also_opens(&rule, subject, past);
+        let (also_opens, also) = also_opens(&rule, subject, past);
+        let mut opens: Vec<String> = gives_away.iter().cloned().chain(also).collect();
         opens.extend(elsewhere(scope));
         offers.push(Offer {
             scope,
@@ -161,7 +173,7 @@ fn of_egress(block: &Block, destination: &Destination<'_>, past: &[Subject]) -> 
             also_opens,
             opens,
             rule,
-            needs_confirmation: bare || scope == Scope::Project,
+            needs_confirmation: asks_again || scope == Scope::Project,
         });
     }
     // A private address that was found for one name is no reason to open it to others.
@@ -234,6 +246,7 @@ fn place_words(destination: &Destination<'_>) -> String {
     };
     let place = shown(&plain);
     match (destination.resolved, destination.host) {
+        _ if is_this_machine(destination.host) => format!("{place} (this machine's own loopback)"),
         (Some(address), _) => format!("{place} at {address} (a private address)"),
         (None, Host::Address(address)) if classify(*address) == AddressClass::Private => {
             format!("{place} (a private address)")

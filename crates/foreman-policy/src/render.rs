@@ -2,7 +2,9 @@
 
 use crate::error::{Fault, PolicyError};
 use crate::file::LONGEST_REASON;
-use crate::{Access, EgressRule, HostPattern, Layer, PathRule, Rule, Use, parse_policy};
+use crate::{
+    Access, EgressRule, HostPattern, Layer, PathRule, Rule, SocketRule, Use, parse_policy,
+};
 use foreman_domain::{At, Protocol, sanitize_line};
 use toml_edit::Value;
 
@@ -47,6 +49,20 @@ pub fn render_path(rule: &PathRule) -> Option<String> {
     Some(text)
 }
 
+/// The rule as a `[[socket]]` table that ends in a line break, to be read back as the same rule; `None` for
+/// a "once" rule, and for a path that a file cannot say.
+#[must_use]
+pub fn render_socket(rule: &SocketRule) -> Option<String> {
+    let path = rule.socket.to_str()?;
+    if rule.applies != Use::Always || path != sanitize_line(path) {
+        return None;
+    }
+    let mut text = String::from("[[socket]]\n");
+    push_line(&mut text, "path", &path.into());
+    push_rest(&mut text, rule.expires, rule.origin.reason.as_deref());
+    Some(text)
+}
+
 fn push_line(text: &mut String, key: &str, value: &Value) {
     text.push_str(key);
     text.push_str(" = ");
@@ -70,6 +86,7 @@ fn render(rule: &Rule) -> Option<String> {
     match rule {
         Rule::Egress(rule) => render_egress(rule),
         Rule::Path(rule) => render_path(rule),
+        Rule::Socket(rule) => render_socket(rule),
         Rule::Bound(_) => None,
     }
 }
@@ -84,16 +101,21 @@ pub fn append_rule(name: &str, text: &str, rule: &Rule) -> Result<String, Policy
     let before = parse_policy(name, text, Layer::Project)?;
     let Some(rendered) = render(rule) else {
         let message = match rule {
-            Rule::Path(path) if path.applies == Use::Always => {
+            Rule::Path(PathRule { applies, .. }) | Rule::Socket(SocketRule { applies, .. })
+                if *applies == Use::Always =>
+            {
                 "a policy file cannot say a path that is not plain text"
             }
             Rule::Bound(_) => "a raised bound is no rule of its own there: write it under [bounds]",
-            Rule::Path(_) | Rule::Egress(_) => "a decision for once is nothing for a file",
+            Rule::Path(_) | Rule::Socket(_) | Rule::Egress(_) => {
+                "a decision for once is nothing for a file"
+            }
         };
         return Err(Fault::new(message).in_argument(name));
     };
     let there = before.egress.into_iter().map(Rule::Egress);
-    let mut there = there.chain(before.paths.into_iter().map(Rule::Path));
+    let there = there.chain(before.paths.into_iter().map(Rule::Path));
+    let mut there = there.chain(before.sockets.into_iter().map(Rule::Socket));
     let wanted = render_without_reason(rule);
     if there.any(|there| render_without_reason(&there) == wanted) {
         return Ok(text.to_owned());
@@ -147,6 +169,23 @@ mod tests {
         // What a file cannot say, it does not say in another way.
         assert!(append("", path("/srv/a\nb")).is_err());
         assert!(append("", path("/home/other/.ssh")).is_err());
+    }
+
+    #[test]
+    fn a_socket_is_written_once_and_reads_back_as_itself() {
+        let socket = |path: &str| {
+            Rule::Socket(SocketRule {
+                origin: rule("a.example:443").origin,
+                socket: path.into(),
+                applies: Use::Always,
+                expires: None,
+            })
+        };
+        let after = append_rule("policy.toml", "", &socket("~/x.sock")).unwrap();
+        assert_eq!(after, "[[socket]]\npath = \"~/x.sock\"\n");
+        let again = append_rule("policy.toml", &after, &socket("~/x.sock")).unwrap();
+        assert_eq!(again, after);
+        assert!(append_rule("policy.toml", "", &socket("/run/a\nb")).is_err());
     }
 
     #[test]

@@ -219,6 +219,42 @@ impl fmt::Display for PathRule {
     }
 }
 
+/// Allows connections to one Unix socket of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
+pub struct SocketRule {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Absolute path of the socket, or one that starts with `~/`.
+    #[serde(with = "path_text")]
+    #[schemars(with = "String")]
+    #[specta(type = String)]
+    pub socket: PathBuf,
+    /// For which holds it counts.
+    #[serde(default, skip_serializing_if = "counts_always")]
+    pub applies: Use,
+    /// When it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<At>,
+}
+
+impl SocketRule {
+    /// The rule with its path from the root, where it starts with `~`.
+    #[must_use]
+    pub fn rooted_in(mut self, home: &Path) -> Self {
+        if let Ok(rest) = self.socket.strip_prefix("~") {
+            self.socket = home.join(rest).components().collect();
+        }
+        self
+    }
+}
+
+/// What the rule opens, without where it comes from: `socket /run/x.sock`.
+impl fmt::Display for SocketRule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "socket {}", PathText::of(&self.socket))
+    }
+}
+
 fn counts_always(applies: &Use) -> bool {
     *applies == Use::Always
 }
@@ -246,6 +282,8 @@ pub enum Rule {
     Egress(EgressRule),
     /// Of files.
     Path(PathRule),
+    /// Of a socket.
+    Socket(SocketRule),
     /// Of a bound.
     Bound(BoundRule),
 }
@@ -257,6 +295,7 @@ impl Rule {
         match self {
             Self::Egress(rule) => &rule.origin,
             Self::Path(rule) => &rule.origin,
+            Self::Socket(rule) => &rule.origin,
             Self::Bound(rule) => &rule.origin,
         }
     }
@@ -266,6 +305,7 @@ impl Rule {
         match self {
             Self::Egress(rule) => &mut rule.origin,
             Self::Path(rule) => &mut rule.origin,
+            Self::Socket(rule) => &mut rule.origin,
             Self::Bound(rule) => &mut rule.origin,
         }
     }
@@ -275,6 +315,7 @@ impl Rule {
         match self {
             Self::Egress(rule) => Some(&mut rule.applies),
             Self::Path(rule) => Some(&mut rule.applies),
+            Self::Socket(rule) => Some(&mut rule.applies),
             Self::Bound(_) => None,
         }
     }
@@ -285,6 +326,7 @@ impl Rule {
         match self {
             Self::Egress(rule) => rule.expires,
             Self::Path(rule) => rule.expires,
+            Self::Socket(rule) => rule.expires,
             Self::Bound(_) => None,
         }
     }
@@ -294,6 +336,7 @@ impl Rule {
         match self {
             Self::Egress(rule) => Some(&mut rule.expires),
             Self::Path(rule) => Some(&mut rule.expires),
+            Self::Socket(rule) => Some(&mut rule.expires),
             Self::Bound(_) => None,
         }
     }
@@ -304,6 +347,7 @@ impl Rule {
         match self {
             Self::Egress(rule) => rule.covers(subject),
             Self::Path(rule) => rule.covers(subject),
+            Self::Socket(rule) => rule.covers(subject),
             Self::Bound(rule) => *subject == Subject::Bound { bound: rule.bound },
         }
     }
@@ -314,6 +358,7 @@ impl fmt::Display for Rule {
         match self {
             Self::Egress(rule) => rule.fmt(out),
             Self::Path(rule) => rule.fmt(out),
+            Self::Socket(rule) => rule.fmt(out),
             Self::Bound(rule) => rule.fmt(out),
         }
     }
@@ -408,6 +453,7 @@ impl Policy {
         match rule {
             Rule::Egress(rule) => self.egress.push(rule),
             Rule::Path(rule) => self.paths.push(rule),
+            Rule::Socket(rule) => self.sockets.push(rule),
             Rule::Bound(rule) => self.bounds.push(rule),
         }
     }
@@ -446,6 +492,9 @@ pub struct Policy {
     pub denials: Vec<Denial>,
     /// What of the host may be seen.
     pub paths: Vec<PathRule>,
+    /// Which sockets of the host may be connected to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<SocketRule>,
     /// Bounds that were raised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<BoundRule>,

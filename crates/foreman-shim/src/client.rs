@@ -3,6 +3,7 @@
 //! [`ClientError::Garbled`] when it broke because of what came over it), and a new one asks on from its
 //! cursor. What comes over a pipe may be anything: it is bounded, and never more than an error.
 
+mod ports;
 mod shells;
 
 pub use shells::{ShellPage, ShellRequest};
@@ -132,6 +133,7 @@ pub struct ShimClient {
     waiting: Waiting,
     reader: JoinHandle<()>,
     measures: bool,
+    publishes: bool,
 }
 
 type Receiving = Box<dyn AsyncRead + Send + Unpin>;
@@ -176,6 +178,7 @@ impl ShimClient {
             waiting: Arc::clone(&waiting),
             reader: tokio::spawn(dispatch(read, waiting)),
             measures: false,
+            publishes: false,
         };
         let Hello {
             run,
@@ -195,8 +198,10 @@ impl ShimClient {
                 last_seq,
                 revision,
                 measures,
+                publishes,
             } => {
                 client.measures = measures;
+                client.publishes = publishes;
                 let welcome = Welcome {
                     identity,
                     last_seq,

@@ -296,8 +296,46 @@ pub enum Request {
         /// Which.
         shell: ShellId,
     },
+    /// Publishes a port of the cage at one of this machine's 127.0.0.1. Asking again for one that is
+    /// published changes nothing. Only a shim whose welcome says so knows this and the next two.
+    PublishPort {
+        /// The port of the cage's own loopback.
+        port: u16,
+        /// The port of this machine; the same number, or any where that is taken, when absent.
+        to: Option<u16>,
+        /// Refuse instead of taking another number.
+        exact: bool,
+        /// Who publishes it, for the record.
+        by: String,
+    },
+    /// Lists published ports.
+    PublishedPorts,
+    /// Closes a published port and cuts its connections.
+    ClosePort {
+        /// The port of the cage.
+        port: u16,
+    },
     /// Measures what the run uses now. Only a shim whose welcome says so knows it.
     Measure,
+}
+
+/// A published port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishedPort {
+    /// The port of the cage's own loopback.
+    pub port: u16,
+    /// The port of this machine's 127.0.0.1.
+    pub at: u16,
+    /// Whether anything listens in the cage.
+    pub listening: bool,
+    /// Connections that are open.
+    pub open: u32,
+    /// Connections so far.
+    pub connections: u64,
+    /// Bytes from the cage, of connections that have ended.
+    pub sent: u64,
+    /// Bytes to the cage, of connections that have ended.
+    pub received: u64,
 }
 
 /// Something that a shell wrote.
@@ -341,6 +379,9 @@ pub enum Response {
         /// It knows [`Request::Measure`].
         #[serde(default)]
         measures: bool,
+        /// It knows [`Request::PublishPort`] and its like.
+        #[serde(default)]
+        publishes: bool,
     },
     /// To events.
     Events {
@@ -365,6 +406,11 @@ pub enum Response {
         chunks: Vec<ShellChunk>,
         /// How it ended; set once everything it wrote was read.
         ended: Option<StepResult>,
+    },
+    /// To publishing, listing and closing ports.
+    Ports {
+        /// By their number in the cage.
+        ports: Vec<PublishedPort>,
     },
     /// To measure.
     Measured {

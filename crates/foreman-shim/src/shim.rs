@@ -17,6 +17,7 @@ mod figures;
 mod gauge;
 mod output;
 mod plan;
+mod ports;
 mod record;
 mod run;
 mod server;

@@ -133,7 +133,10 @@ impl Status {
                     "Neither a rule nor the operator can open it; write inside your working \
                      directory instead."
                 }
-                Subject::Egress { .. } | Subject::File { .. } | Subject::Bound { .. } => {
+                Subject::Egress { .. }
+                | Subject::File { .. }
+                | Subject::Socket { .. }
+                | Subject::Bound { .. } => {
                     "Neither a rule nor the operator can open it; do without it."
                 }
             },

@@ -77,6 +77,10 @@ pub enum Refusal {
     NoStep,
     /// The program could not be started in the cage.
     NotStarted,
+    /// That port is not published.
+    NoPort,
+    /// The port of this machine cannot be had.
+    PortTaken,
     /// The run is over.
     Ended,
     /// Too many connections or requests at once.
@@ -99,6 +103,8 @@ impl Refusal {
             Self::NoShell => -32008,
             Self::NoStep => -32009,
             Self::NotStarted => -32010,
+            Self::NoPort => -32011,
+            Self::PortTaken => -32012,
         }
     }
 

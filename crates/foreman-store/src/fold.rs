@@ -61,6 +61,8 @@ pub(crate) fn has_meaning(kind: &EventKind) -> bool {
         | EventKind::Output { .. }
         | EventKind::ShellOpened { .. }
         | EventKind::ShellEnded { .. }
+        | EventKind::PortOpened { .. }
+        | EventKind::PortClosed { .. }
         | EventKind::NameLookedUp { .. }
         | EventKind::ConnectionClosed { .. }
         | EventKind::Exec { .. }
@@ -163,6 +165,8 @@ pub(crate) async fn fold(
         | EventKind::Output { .. }
         | EventKind::ShellOpened { .. }
         | EventKind::ShellEnded { .. }
+        | EventKind::PortOpened { .. }
+        | EventKind::PortClosed { .. }
         | EventKind::NameLookedUp { .. }
         | EventKind::ConnectionClosed { .. }
         | EventKind::Exec { .. }

@@ -24,6 +24,8 @@ pub const INDEXED_KINDS: &[&str] = &[
     "step_ended",
     "shell_opened",
     "shell_ended",
+    "port_opened",
+    "port_closed",
     "name_looked_up",
     "block",
     "amendment",

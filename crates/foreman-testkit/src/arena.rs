@@ -59,7 +59,7 @@ pub struct Arena<'a> {
     seen: Mutex<Seen>,
 }
 
-/// The blocks of files that are open, and how many events were looked at.
+/// The blocks of files and sockets that are open, and how many events were looked at.
 #[derive(Debug, Default)]
 struct Seen {
     events: usize,
@@ -220,13 +220,13 @@ impl<'a> Arena<'a> {
         reply.json()
     }
 
-    /// Denies every block of files that is open.
+    /// Denies every block of files or sockets that is open.
     fn deny_files(&self) -> Result<()> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let events = self.run.events();
         for event in events.iter().skip(seen.events) {
             if let EventKind::Block { block } = &event.kind
-                && matches!(block.subject, Subject::File { .. })
+                && matches!(block.subject, Subject::File { .. } | Subject::Socket { .. })
             {
                 match block.state {
                     BlockState::Open => seen.open.insert(block.id.clone()),

@@ -24,6 +24,7 @@ fn block(number: u32, at: &str, state: BlockState) -> BlockView {
             first_at: at,
             last_at: at,
             holders: vec![],
+            socket: None,
             breach: None,
         },
         title: "a title that is longer than a menu has room for".into(),

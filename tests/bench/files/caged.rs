@@ -55,6 +55,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             let config = Config {
                 reads: mode == Mode::Reads,
                 closed: vec![],
+                meeting: std::env::temp_dir(),
             };
             cage.hold_files(config, Arc::clone(&counts), &cancel)?;
         }

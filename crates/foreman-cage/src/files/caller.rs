@@ -4,10 +4,10 @@
 //! opened.
 
 use crate::kernel::{self, Notification};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 /// Longest path that the kernel takes, with its end.
@@ -57,11 +57,17 @@ pub(crate) fn path(thread: i32, address: u64) -> Option<PathBuf> {
 /// The same, absolute.
 pub(crate) fn absolute(thread: i32, folder: i32, address: u64) -> Option<PathBuf> {
     let path = path(thread, address)?;
+    // An empty one means the descriptor itself, or nothing.
+    absolute_of(thread, folder, path.as_os_str().as_bytes())
+}
+
+/// A path that was read already, absolute; nothing for an empty one.
+pub(crate) fn absolute_of(thread: i32, folder: i32, path: &[u8]) -> Option<PathBuf> {
+    let path = Path::new(OsStr::from_bytes(path));
     if path.is_absolute() {
-        return Some(path);
+        return Some(path.to_owned());
     }
     if path.as_os_str().is_empty() {
-        // The descriptor itself is meant, or nothing.
         return None;
     }
     Some(standing(thread, folder)?.join(path))

@@ -20,6 +20,8 @@ pub(crate) enum Need {
     Own,
     /// To execute what is there.
     Execute,
+    /// To connect to the socket that is there.
+    Connect,
 }
 
 /// Flags and mode of an open.
@@ -51,7 +53,7 @@ impl Need {
     pub fn access(self) -> FileAccess {
         match self {
             Self::Open(flags) => flags.access(),
-            Self::Execute => FileAccess::Read,
+            Self::Execute | Self::Connect => FileAccess::Read,
             Self::Make | Self::Unname | Self::Name | Self::Change | Self::Own => FileAccess::Write,
         }
     }

@@ -11,8 +11,9 @@ use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, SFlag, fstat, umask};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
 
@@ -42,26 +43,13 @@ pub(crate) async fn hold<J: FileJudge>(
     call: Call,
     mut blocked: Blocked,
 ) {
-    let thread = waiting.thread();
-    let Some(who) = caller::Who::of(thread, context.depth) else {
-        // It is gone, or is about to be: nothing is opened for it.
-        return refuse(&listener, &waiting, blocked.access);
-    };
-    let process = ProcessRef {
-        pid: who.inside,
-        argv: argv(thread.unsigned_abs()),
-    };
-    let named = kernel::thread_fd(thread, who.process).and_then(kernel::on_runtime);
-    let Ok(named) = named else {
-        // It has ended, or we have no descriptor left: nobody could tell when it ends.
+    let Some(caller) = Caller::of(context, &waiting) else {
         return refuse(&listener, &waiting, blocked.access);
     };
     if !kernel::call_waits(listener.as_fd(), waiting.id()) {
         // All of that was another's.
         return;
     }
-    let gone = CancellationToken::new();
-    let _watching = AbortOnDrop(tokio::spawn(watch(named, gone.clone())));
     for _ in 0..MOST_QUESTIONS {
         let once = once_flags(&blocked).filter(|_| context.gives);
         let attempt = FileAttempt {
@@ -71,8 +59,8 @@ pub(crate) async fn hold<J: FileJudge>(
             target: blocked.target,
             can_once: once.is_some(),
             needs_folder: blocked.needs_folder(),
-            process: process.clone(),
-            gone: gone.clone(),
+            process: caller.process.clone(),
+            gone: caller.gone.clone(),
         };
         let verdict = tokio::select! {
             biased;
@@ -86,7 +74,9 @@ pub(crate) async fn hold<J: FileJudge>(
         match verdict {
             FileVerdict::Once => {
                 return match once {
-                    Some(flags) => open_once(&listener, &waiting, &blocked, flags, who.umask).await,
+                    Some(flags) => {
+                        open_once(&listener, &waiting, &blocked, flags, caller.who.umask).await
+                    }
                     None => refuse(&listener, &waiting, blocked.access),
                 };
             }
@@ -118,6 +108,46 @@ pub(crate) async fn hold<J: FileJudge>(
     refuse(&listener, &waiting, blocked.access);
 }
 
+/// Whose call waits.
+pub(crate) struct Caller {
+    pub who: caller::Who,
+    pub process: ProcessRef,
+    /// Fires when it has ended.
+    pub gone: CancellationToken,
+    named: Arc<AsyncFd<OwnedFd>>,
+    _watching: AbortOnDrop,
+}
+
+impl Caller {
+    /// None when it is gone, or is about to be, so that nothing is opened for it; and when no descriptor is
+    /// left, because then nobody could tell when it ends. Until the call is known to wait still, all of it
+    /// may be another's.
+    pub fn of<J>(context: &Context<J>, waiting: &Notification) -> Option<Self> {
+        let thread = waiting.thread();
+        let who = caller::Who::of(thread, context.depth)?;
+        let process = ProcessRef {
+            pid: who.inside,
+            argv: argv(thread.unsigned_abs()),
+        };
+        let named = kernel::thread_fd(thread, who.process).and_then(kernel::on_runtime);
+        let named = Arc::new(named.ok()?);
+        let gone = CancellationToken::new();
+        let watching = tokio::spawn(watch(Arc::clone(&named), gone.clone()));
+        Some(Self {
+            who,
+            process,
+            gone,
+            named,
+            _watching: AbortOnDrop(watching),
+        })
+    }
+
+    /// Names it.
+    pub fn named(&self) -> BorrowedFd<'_> {
+        self.named.get_ref().as_fd()
+    }
+}
+
 struct AbortOnDrop(tokio::task::JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
@@ -127,7 +157,7 @@ impl Drop for AbortOnDrop {
 }
 
 /// Tells when a caller has ended.
-async fn watch(caller: AsyncFd<OwnedFd>, gone: CancellationToken) {
+async fn watch(caller: Arc<AsyncFd<OwnedFd>>, gone: CancellationToken) {
     // It fails with the runtime, which ends everything.
     if let Err(error) = caller.readable().await {
         tracing::debug!(%error, "a caller cannot be watched");

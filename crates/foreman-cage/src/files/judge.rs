@@ -1,6 +1,7 @@
 //! The port through which held calls on files are asked about, and programs are told of.
 
 use crate::Exit;
+use crate::gateway::{Closed, ConnectionId, Verdict};
 use foreman_domain::{FileAccess, ProcessRef};
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -60,6 +61,17 @@ pub enum FileVerdict {
     Refuse,
 }
 
+/// A connection to a Unix socket of the host, while its caller waits.
+#[derive(Debug, Clone)]
+pub struct SocketAttempt {
+    /// Which: free of links, on the host.
+    pub path: PathBuf,
+    /// Who waits. Its text is the process's own claim.
+    pub process: ProcessRef,
+    /// Fires when the caller ended.
+    pub gone: CancellationToken,
+}
+
 /// A program that is being executed, told before its first instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executed {
@@ -91,6 +103,23 @@ pub trait FileJudge: Send + Sync + 'static {
     /// Answers an attempt, after as long as it takes. Must end soon after `attempt.gone` fires. Other
     /// calls go on meanwhile. Paths that no rule may open are asked about like any other.
     fn judge(&self, attempt: FileAttempt) -> impl Future<Output = FileVerdict> + Send;
+
+    /// Answers a connection to a socket of the host, as [`FileJudge::judge`] does a call on a file. One that is
+    /// allowed has a name of its own, by which it can be cut.
+    fn judge_socket(&self, attempt: SocketAttempt) -> impl Future<Output = Verdict> + Send {
+        let _ = attempt;
+        async { Verdict::Refuse }
+    }
+
+    /// A connection to a socket of the host was refused without a question.
+    fn socket_refused(&self, path: &Path, why: &str) {
+        let _ = (path, why);
+    }
+
+    /// A connection that [`FileJudge::judge_socket`] allowed has ended.
+    fn closed(&self, connection: ConnectionId, how: Closed) {
+        let _ = (connection, how);
+    }
 
     /// A program is being executed. Must not wait: the caller does, and so does everybody else.
     fn executed(&self, program: Executed);

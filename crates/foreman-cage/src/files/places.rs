@@ -18,6 +18,11 @@ pub(crate) fn is_deep_enough(path: &Path) -> bool {
     path.components().count() > 2
 }
 
+/// Whether the cage has something of its own at a path, whatever the host has there.
+pub(crate) fn is_the_cages_own(path: &Path) -> bool {
+    NEVER.iter().any(|never| path.starts_with(never))
+}
+
 /// What a specification says about places.
 #[derive(Debug)]
 pub(crate) struct Places {
@@ -45,7 +50,7 @@ impl Places {
 
     /// Why nothing at or below `path` can be opened in the running cage, as words that follow "because".
     pub fn why_closed(&self, path: &Path, access: FileAccess) -> Option<&'static str> {
-        if NEVER.iter().any(|never| path.starts_with(never)) {
+        if is_the_cages_own(path) {
             return Some("the cage has its own there");
         }
         // Fixed for the life of a program: see `landlock_wall`.

@@ -39,7 +39,7 @@ impl Blocked {
         match self.need {
             Need::Open(_) => self.target == Target::Absent,
             Need::Make | Need::Unname | Need::Name => true,
-            Need::Change | Need::Own | Need::Execute => false,
+            Need::Change | Need::Own | Need::Execute | Need::Connect => false,
         }
     }
 }
@@ -70,6 +70,17 @@ pub(crate) fn blocked(view: &View, path: &Path, operand: Operand) -> Option<Bloc
     None
 }
 
+/// Finds out whether a connection to a socket at this absolute path is to be asked about.
+pub(crate) fn blocked_socket(view: &View, path: &Path) -> Option<Blocked> {
+    let operand = Operand {
+        folder: libc::AT_FDCWD,
+        path: 0,
+        follow: true,
+        need: Need::Connect,
+    };
+    blocked(view, path, operand)
+}
+
 /// Below what is never held, by its text: the links there lead somewhere else for every process.
 fn is_of_the_kernel(path: &Path) -> bool {
     ["/proc", "/sys", "/dev"]
@@ -80,7 +91,7 @@ fn is_of_the_kernel(path: &Path) -> bool {
 fn look(view: &View, path: &Path, operand: Operand) -> Step {
     match operand.need {
         Need::Make | Need::Unname | Need::Name => look_for_name(view, path, operand.need),
-        Need::Open(_) | Need::Change | Need::Own | Need::Execute => {
+        Need::Open(_) | Need::Change | Need::Own | Need::Execute | Need::Connect => {
             match view.look(path, operand.follow) {
                 Ok(found) => look_at(&found, operand.need),
                 Err(Errno::ENOENT) => look_above(view, path, operand),
@@ -92,6 +103,13 @@ fn look(view: &View, path: &Path, operand: Operand) -> Step {
 
 /// It is there.
 fn look_at(found: &OwnedFd, need: Need) -> Step {
+    if need == Need::Connect {
+        // One of the cage's own. What is something else may cover one of the host: see `socket_cover`.
+        return match fstat(found) {
+            Ok(stat) if kind(&stat) == SFlag::S_IFSOCK => Step::Free,
+            _ => place_of(found).map_or(Step::Free, Step::At),
+        };
+    }
     if need.access() == FileAccess::Read {
         return Step::Free;
     }
@@ -204,9 +222,15 @@ fn is_read_only(at: &OwnedFd) -> bool {
 fn on_host(view: &View, place: &Path, operand: Operand) -> Option<Blocked> {
     let access = operand.need.access();
     let is_open = |path: &Path| {
-        !is_of_the_kernel(path)
-            && view.places.why_closed(path, access).is_none()
-            && super::places::is_deep_enough(path)
+        let may_be = match operand.need {
+            // Nothing is shown for it, so what the cage shows there does not matter.
+            Need::Connect => !super::places::is_the_cages_own(path),
+            _ => {
+                view.places.why_closed(path, access).is_none()
+                    && super::places::is_deep_enough(path)
+            }
+        };
+        may_be && !is_of_the_kernel(path)
     };
     // By what it is called first: nothing is even looked at below what is closed.
     let parts_up = place.components().any(|part| part.as_os_str() == "..");
@@ -221,7 +245,7 @@ fn on_host(view: &View, place: &Path, operand: Operand) -> Option<Blocked> {
     if operand.follow && path.is_symlink() {
         path = path.canonicalize().ok()?;
     }
-    if !is_open(&path) || !has_top(view, &path) {
+    if !is_open(&path) || (operand.need != Need::Connect && !has_top(view, &path)) {
         return None;
     }
     let target = possible(&path, operand.need)?;
@@ -322,6 +346,10 @@ fn possible(path: &Path, need: Need) -> Option<Target> {
             own.is_root() || stat.st_uid == own.as_raw()
         }),
         Need::Execute => target == Target::File && may(path, AccessFlags::X_OK),
+        Need::Connect => {
+            let is_socket = |stat| kind(stat) == SFlag::S_IFSOCK;
+            stat.as_ref().is_some_and(is_socket) && may(path, AccessFlags::W_OK)
+        }
     };
     is_possible.then_some(target)
 }

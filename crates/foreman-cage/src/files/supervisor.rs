@@ -7,6 +7,7 @@
 use super::calls::{self, Call, Operand};
 use super::feed::Feed;
 use super::resolve::{self, Blocked};
+use super::sockets::{self, Relays};
 use super::view::View;
 use super::{Config, FileJudge, caller, hold};
 use crate::kernel::{self, Events, Notification};
@@ -102,6 +103,7 @@ impl Supervisor {
             depth,
             reads: config.reads,
             gives: kernel::landlock_abi().is_some(),
+            relays: Relays::in_folder(&config.meeting)?,
         });
         let taker = Taker {
             shared: Arc::clone(&shared),
@@ -158,6 +160,7 @@ pub(crate) struct Context<J> {
     reads: bool,
     /// Whether descriptors may be given: Landlock refuses to open what they name in another way.
     pub gives: bool,
+    pub relays: Relays,
 }
 
 impl<J: FileJudge> Context<J> {
@@ -264,6 +267,9 @@ impl<J: FileJudge> Taker<J> {
                 return;
             }
         };
+        if waiting.number() == libc::SYS_connect {
+            return self.take_connect(listener, waiting);
+        }
         let how = |address, size| caller::words(waiting.thread(), address, size);
         let call = calls::decode(&waiting, how);
         let blocked = call.and_then(|call| Some((call, self.context.blocked(&waiting, &call)?)));
@@ -275,6 +281,26 @@ impl<J: FileJudge> Taker<J> {
             Some(_) => {}
             None => self.context.go_on(listener, &waiting),
         }
+    }
+
+    /// Takes a call that connects: to a network in nearly all cases, which the gateway looks after.
+    fn take_connect(&self, listener: &Listener, waiting: Notification) {
+        let Some(blocked) = sockets::blocked(&self.context, &waiting) else {
+            return self.context.go_on(listener, &waiting);
+        };
+        // What was read may have been another's by now.
+        if !kernel::call_waits(listener.as_fd(), waiting.id()) {
+            return;
+        }
+        let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
+            hold::refuse(listener, &waiting, blocked.access);
+            return;
+        };
+        let (context, listener) = (Arc::clone(&self.context), Arc::clone(listener));
+        self.runtime.spawn(async move {
+            sockets::hold(&context, listener, waiting, blocked).await;
+            drop(room);
+        });
     }
 
     fn hold(&self, listener: &Listener, waiting: Notification, call: Call, blocked: Blocked) {

@@ -10,6 +10,7 @@ use super::proxy::{Endpoint, Way};
 use super::reach::Vetted;
 use super::shared::Shared;
 use foreman_domain::{Host, Protocol};
+use foreman_policy::is_this_machine;
 use std::net::IpAddr;
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -67,6 +68,9 @@ impl<J: Judge> Shared<J> {
         let why = match falls_back_to_tcp(protocol, port) {
             Some(why) => why.to_owned(),
             None => match &host {
+                Host::Name(_) if protocol == Protocol::Udp && is_this_machine(&host) => {
+                    "only TCP ports of this machine can be reached".to_owned()
+                }
                 Host::Name(_) => return false,
                 Host::Address(address) => match self.reach.why_forbidden(*address) {
                     Some(why) => why,
@@ -87,6 +91,12 @@ impl<J: Judge> Shared<J> {
     ) -> Result<Granted, Denial> {
         let host = self.host_of(flow);
         let port = flow.destination.port();
+        if is_this_machine(&host)
+            && let Some(why) = self.reach.why_own_port(port).await
+        {
+            self.refusals.tell(protocol, host, port, &why);
+            return Err(Denial::Refused);
+        }
         let proxy = self.proxy_for(protocol, &host, port)?;
         let mut resolved = None;
         loop {
@@ -164,6 +174,9 @@ impl<J: Judge> Shared<J> {
         host: &Host,
         port: u16,
     ) -> Result<Option<Endpoint>, Denial> {
+        if is_this_machine(host) {
+            return Ok(None);
+        }
         let why = match (self.proxies.way(host, port), protocol) {
             (Way::Direct, _) => return Ok(None),
             (Way::Proxy(endpoint), Protocol::Tcp) => return Ok(Some(endpoint)),

@@ -4,13 +4,16 @@
 //! Addresses are given out in order and never again; when they are used up, new names fail.
 
 use foreman_domain::Host;
-use foreman_policy::canonical_host;
+use foreman_policy::{THIS_MACHINE, canonical_host};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// First address that is given to a name; those before are the cage's own.
 const FIRST: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 0);
+
+/// Where the operator's own machine is reached from every cage, by its name or without.
+pub(crate) const MACHINE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 
 /// Names of one run at most. The cage can look up as many as it likes.
 pub(crate) const NAMES_AT_MOST: usize = 65_000;
@@ -39,6 +42,12 @@ pub(crate) struct Assigned {
 impl Names {
     /// The address of a canonical name. `None` when there are too many names.
     pub fn assign(&self, name: &str) -> Option<Assigned> {
+        if name == THIS_MACHINE {
+            return Some(Assigned {
+                address: MACHINE,
+                first_time: false,
+            });
+        }
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&index) = table.by_name.get(name) {
             return Some(Assigned {
@@ -64,6 +73,9 @@ impl Names {
         let IpAddr::V4(address) = address.to_canonical() else {
             return None;
         };
+        if address == MACHINE {
+            return Some(THIS_MACHINE.into());
+        }
         let index = address.to_bits().checked_sub(FIRST.to_bits())?;
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.by_index.get(usize::try_from(index).ok()?).cloned()
@@ -148,10 +160,24 @@ mod tests {
     }
 
     #[test]
+    fn this_machine_has_one_address_and_nothing_else_has_it() {
+        let names = Names::default();
+        let host = names.assign("host").unwrap();
+        assert_eq!((host.address, host.first_time), (MACHINE, false));
+        assert_eq!(names.host_of(MACHINE.into()), Host::Name("host".into()));
+        let mapped = IpAddr::from(MACHINE.to_ipv6_mapped());
+        assert_eq!(names.name_of(mapped).as_deref(), Some("host"));
+        for other in ["host.example", "hosts", "a.host"] {
+            assert_ne!(names.assign(other).unwrap().address, MACHINE, "{other}");
+        }
+        assert_eq!(sort("HOST."), Kind::Ordinary("host".into()));
+    }
+
+    #[test]
     fn addresses_nobody_was_given_have_no_name() {
         let names = Names::default();
         for text in [
-            "198.18.0.1",
+            "198.18.0.3",
             "198.18.1.0",
             "198.19.255.255",
             "203.0.113.1",

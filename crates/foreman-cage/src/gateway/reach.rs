@@ -3,12 +3,13 @@
 //! An address that was vetted here is the one that is dialled; there is no second look-up behind it.
 
 use super::netlink::{Delivery, Route};
+use super::own_ports;
 use foreman_domain::Host;
-use foreman_policy::{AddressClass, classify};
+use foreman_policy::{AddressClass, classify, is_this_machine};
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OnceCell, Semaphore};
@@ -81,9 +82,29 @@ impl Reach {
         }
     }
 
+    /// Why a port of this machine can never be reached from a cage, as a sentence; `None` when a rule decides.
+    pub async fn why_own_port(&self, port: u16) -> Option<String> {
+        let Ok(_slot) = self.slots.acquire().await else {
+            return Some("the gateway is shutting down".to_owned());
+        };
+        let looking = tokio::task::spawn_blocking(move || own_ports::why_forbidden(port));
+        let unknown = |why: &str| {
+            format!("it could not be found out who listens on port {port} of this machine: {why}")
+        };
+        match looking.await {
+            Ok(Ok(why)) => why,
+            Ok(Err(error)) => Some(unknown(&words(&error))),
+            Err(error) => Some(unknown(&error.to_string())),
+        }
+    }
+
     /// Which addresses of `host` may be dialled, when a rule allowed it together with the private
     /// addresses in `private`.
     pub async fn vet(&self, host: &Host, private: Option<IpNet>) -> Vetted {
+        if is_this_machine(host) {
+            // Never looked up: what is meant is this machine, whatever a resolver would say.
+            return Vetted::Dial(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+        }
         match host {
             // Its rule names the address, so that a private one is meant.
             Host::Address(address) => match self.why_forbidden(*address) {
@@ -253,6 +274,22 @@ mod tests {
             Vetted::AskAgain(_)
         ));
         assert!(matches!(sorted(&[], None), Vetted::Unresolved(_)));
+    }
+
+    #[tokio::test]
+    async fn only_the_one_name_means_this_machine() {
+        let reach = Reach::new();
+        let vetted = reach.vet(&Host::Name("host".into()), None).await;
+        let own: Vec<IpAddr> = vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        assert_eq!(vetted, Vetted::Dial(own));
+        // Whatever a rule says about private addresses.
+        let wide = Some("0.0.0.0/0".parse().unwrap());
+        let localhost = reach.vet(&Host::Name("localhost".into()), wide).await;
+        assert!(matches!(localhost, Vetted::Forbidden(_)), "{localhost:?}");
+        let bare = reach
+            .vet(&Host::Address(Ipv4Addr::LOCALHOST.into()), wide)
+            .await;
+        assert!(matches!(bare, Vetted::Forbidden(_)), "{bare:?}");
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! File descriptors: which stay, which block, which are watched.
 
-use super::check;
+use super::{check, owned};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -71,4 +71,45 @@ pub(crate) fn duplicate_to(fd: RawFd, target: RawFd) -> io::Result<()> {
     // SAFETY: the standard streams, which are the only targets, belong to no owning value.
     check(unsafe { libc::dup2(fd, target) }.into())?;
     Ok(())
+}
+
+/// A copy of a descriptor that another process has open; the same open file.
+pub(crate) fn copy_of_descriptor(process: BorrowedFd<'_>, fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers only.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) })
+}
+
+/// Whether it is a Unix socket.
+pub(crate) fn is_unix_socket(fd: BorrowedFd<'_>) -> bool {
+    let mut domain: libc::c_int = 0;
+    let mut size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `size` bytes, which is that of the number.
+    let asked = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_DOMAIN,
+            (&raw mut domain).cast(),
+            &raw mut size,
+        )
+    };
+    asked == 0 && domain == libc::AF_UNIX
+}
+
+/// The next connection to a socket that listens.
+pub(crate) fn accepted(door: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
+    let none = std::ptr::null_mut();
+    // SAFETY: the address is not asked for.
+    let accepted = owned(
+        unsafe {
+            libc::accept4(
+                door.as_raw_fd(),
+                none,
+                std::ptr::null_mut(),
+                libc::SOCK_CLOEXEC,
+            )
+        }
+        .into(),
+    );
+    accepted.map_err(|error| nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
 }

@@ -168,6 +168,17 @@ pub(crate) fn end_with_error(listener: BorrowedFd<'_>, id: u64, errno: i32) -> i
     answer(listener, &error)
 }
 
+/// Ends a call as one that succeeded: what it asks for was done for its caller.
+pub(crate) fn end_with_success(listener: BorrowedFd<'_>, id: u64) -> io::Result<()> {
+    let done = libc::seccomp_notif_resp {
+        id,
+        val: 0,
+        error: 0,
+        flags: 0,
+    };
+    answer(listener, &done)
+}
+
 /// Ends a call with a copy of a descriptor, which its caller gets under a new number.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! The second filter: which calls on files wait for an answer.
+//! The second filter: which calls on files and sockets wait for an answer.
 //!
 //! It lies on top of the first one, whose refusals win over it, and is put up last, so that everything
 //! before a program's own first call needs nobody who answers. It opens nothing: what is told to go on
@@ -42,7 +42,8 @@ fn program(reads: bool) -> Vec<libc::sock_filter> {
             body.end(clear);
         });
     }
-    let mut notified: Vec<_> = calls::numbers().map(|call| (call as u32, NOTIFY)).collect();
+    let notified = calls::numbers().chain([libc::SYS_connect]);
+    let mut notified: Vec<_> = notified.map(|call| (call as u32, NOTIFY)).collect();
     notified.retain(|(call, _)| !OPENS.iter().any(|(open, _)| *open as u32 == *call));
     notified.sort_unstable();
     filter.0.append(&mut Program::search(&notified, 0).0);
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn every_listed_call_waits_and_no_other() {
-        let listed: Vec<i64> = calls::numbers().collect();
+        let listed: Vec<i64> = calls::numbers().chain([libc::SYS_connect]).collect();
         assert!(listed.len() > 20);
         for number in 0..600 {
             if OPENS.iter().any(|(open, _)| *open == number) {

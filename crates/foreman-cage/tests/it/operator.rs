@@ -73,6 +73,10 @@ pub struct Held {
 impl Held {
     /// Has the calls of a cage wait.
     pub fn begin(at: Running, config: Config) -> Self {
+        let config = Config {
+            meeting: std::env::temp_dir(),
+            ..config
+        };
         let (asked, receiver) = mpsc::channel(64);
         let told = Arc::new(Mutex::new(vec![]));
         let operator = Operator {

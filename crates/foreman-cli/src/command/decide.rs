@@ -45,9 +45,15 @@ pub async fn amend(args: AmendArgs, engine: &impl Commands, answer: &Answer) -> 
             return not_decided(answer);
         }
         if candidate.needs_confirmation && !args.yes {
-            answer.line(
-                "It opens more than the usual: a wildcard, a bare address or every run here.",
-            )?;
+            answer.line(match candidate.opens.is_empty() {
+                true => {
+                    "It opens more than the usual: a wildcard, a bare address or every run here."
+                }
+                false => "It opens more than the usual:",
+            })?;
+            for opens in &candidate.opens {
+                answer.line(&format!("  {}", sanitize_line(opens)))?;
+            }
             if !ask("Really?")? {
                 return not_decided(answer);
             }

@@ -14,7 +14,7 @@ use foreman_engine::api::{
 };
 use foreman_policy::{
     Access, Bounds, EgressRule, HostPattern, Layer, Origin, Use, bytes_in_words,
-    millicores_in_words,
+    millicores_in_words, socket_gives_away,
 };
 use std::path::Path;
 
@@ -46,7 +46,8 @@ fn draw(view: &PolicyView, answer: &Answer) -> std::io::Result<()> {
     let heading = |text: &str| answer.line(&answer.paint().paint(Tone::Strong, text));
     let policy = &view.policy;
     heading(&format!("Rules, revision {}", policy.revision))?;
-    if policy.egress.is_empty() && policy.paths.is_empty() && policy.denials.is_empty() {
+    let is_empty = policy.egress.is_empty() && policy.paths.is_empty();
+    if is_empty && policy.sockets.is_empty() && policy.denials.is_empty() {
         answer.line("  none: nothing can be reached, and of the host only the system is seen")?;
     }
     for rule in &policy.egress {
@@ -65,15 +66,15 @@ fn draw(view: &PolicyView, answer: &Answer) -> std::io::Result<()> {
             Access::Read => "read ",
             Access::Write => "write",
         };
-        let mut name = PathText::of(&path.path).to_string();
-        if let Use::Holds { .. } = path.applies {
-            name.push_str(" once");
-        }
-        if let Some(expires) = path.expires {
-            name.push_str(&format!(" until {expires}"));
-        }
-        let name = sanitize_line(&name);
+        let name = named(&path.path, &path.applies, path.expires);
         answer.line(&format!("  {access}  {name}  {}", source(&path.origin)))?;
+    }
+    for rule in &policy.sockets {
+        let name = named(&rule.socket, &rule.applies, rule.expires);
+        answer.line(&format!("  socket  {name}  {}", source(&rule.origin)))?;
+        if let Some(what) = socket_gives_away(&rule.socket) {
+            answer.line(&format!("         {what}"))?;
+        }
     }
     heading("Bounds")?;
     answer.line(&format!("  {}", bounds(&view.bounds)))?;
@@ -110,6 +111,18 @@ fn draw(view: &PolicyView, answer: &Answer) -> std::io::Result<()> {
     };
     heading("The repository's policy file")?;
     answer.line(&format!("  {}", sanitize_line(file)))
+}
+
+/// A path of a rule, and for how long it counts.
+fn named(path: &Path, applies: &Use, expires: Option<At>) -> String {
+    let mut name = PathText::of(path).to_string();
+    if let Use::Holds { .. } = applies {
+        name.push_str(" once");
+    }
+    if let Some(expires) = expires {
+        name.push_str(&format!(" until {expires}"));
+    }
+    sanitize_line(&name)
 }
 
 fn destination(rule: &EgressRule) -> String {

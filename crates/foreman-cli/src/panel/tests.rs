@@ -60,6 +60,7 @@ pub(crate) fn view(number: u32) -> BlockView {
                     "https://registry.example/".into(),
                 ],
             }],
+            socket: None,
             breach: None,
         },
         title: "demo".into(),

@@ -17,9 +17,11 @@ use crate::gate::check_plan::CheckPlan;
 use crate::gate::rounds::{not_passed, over_copies};
 use crate::review::git;
 use crate::words::standing;
-use foreman_domain::{At, Code, EventKind, Failure, Revision, RunId, RunState, sanitize_line};
+use foreman_domain::{
+    At, Code, EventKind, Failure, PathText, Revision, RunId, RunState, sanitize_line,
+};
 use foreman_git::{GitError, Repository, steering};
-use foreman_policy::Access;
+use foreman_policy::{Access, socket_gives_away};
 use foreman_store::{AskedBy, MergeStanding, NewMerge, StoredRun};
 use std::sync::Arc;
 use std::time::Duration;
@@ -220,5 +222,12 @@ fn of_run(run: &StoredRun) -> Vec<String> {
             )
         });
     reasons.extend(writable);
+    let sockets = run.policy.sockets.iter();
+    let sockets = sockets.filter_map(|rule| Some((rule, socket_gives_away(&rule.socket)?)));
+    reasons.extend(
+        sockets.map(|(rule, what)| {
+            format!("it could connect to {}: {what}", PathText::of(&rule.socket))
+        }),
+    );
     reasons
 }

@@ -7,6 +7,7 @@ use crate::failures::OrFail;
 use crate::policies::open_repository;
 use crate::policies::paths::from_root;
 use crate::project_file::NAME;
+use crate::socket_rules;
 use foreman_domain::{At, Failure, RunId, Scope};
 use foreman_policy::{Layer, Rule, parse_policy};
 use std::collections::HashMap;
@@ -66,8 +67,12 @@ impl Engine {
         match parse_policy(NAME, &file.text, Layer::Project) {
             Ok(policy) => {
                 let egress = policy.egress.into_iter().map(Rule::Egress);
+                let own = self.layout.own_places();
+                let sockets = socket_rules::resolved(policy.sockets, own).await;
+                let sockets = sockets.map_or_else(|_| Vec::new(), |(sockets, _)| sockets);
                 egress
                     .chain(from_root(policy.paths).into_iter().map(Rule::Path))
+                    .chain(sockets.into_iter().map(Rule::Socket))
                     .collect()
             }
             Err(_) => Vec::new(),

@@ -4,13 +4,13 @@
 use crate::api::Explanation;
 use crate::environment::Account;
 use foreman_domain::{Code, Failure, FileAccess, PathText, Subject, sanitize_line};
-use foreman_policy::{Layer, PathRule, Rule, Verdict, file_floor};
+use foreman_policy::{Layer, PathRule, Rule, Verdict, file_floor, socket_floor};
 use std::path::{Component, Path, PathBuf};
 
 /// Longest path that is looked at.
 const LONGEST: usize = 4_096;
 
-fn home() -> PathBuf {
+pub(crate) fn home() -> PathBuf {
     Account::of_this_process(|name| std::env::var_os(name)).home
 }
 
@@ -25,33 +25,45 @@ pub(super) fn from_root(rules: Vec<PathRule>) -> Vec<PathRule> {
 
 /// A rule as it is written into a file that others share: from the home, where it lies in it.
 pub(super) fn as_written(mut rule: Rule) -> Rule {
-    if let Rule::Path(rule) = &mut rule
-        && let Ok(rest) = rule.path.strip_prefix(home())
-    {
-        rule.path = Path::new("~").join(rest);
+    let path = match &mut rule {
+        Rule::Path(rule) => &mut rule.path,
+        Rule::Socket(rule) => &mut rule.socket,
+        Rule::Egress(_) | Rule::Bound(_) => return rule,
+    };
+    if let Ok(rest) = path.strip_prefix(home()) {
+        *path = Path::new("~").join(rest);
     }
     rule
 }
 
 /// A question about a path.
 pub(super) struct PathAsked {
-    access: FileAccess,
+    wanted: Wanted,
     path: PathBuf,
     home: PathBuf,
 }
 
-/// Reads `read:/path` and `write:~/path`; nothing when it asks about something else.
+/// What is wanted of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    File(FileAccess),
+    Socket,
+}
+
+/// Reads `read:/path`, `write:~/path` and `socket:/path`; nothing when it asks about something else.
 pub(super) fn path_asked(text: &str) -> Result<Option<PathAsked>, Failure> {
     let text = text.trim();
     let kinds = [
-        ("read:", FileAccess::Read),
-        ("read ", FileAccess::Read),
-        ("write:", FileAccess::Write),
-        ("write ", FileAccess::Write),
+        ("read:", Wanted::File(FileAccess::Read)),
+        ("read ", Wanted::File(FileAccess::Read)),
+        ("write:", Wanted::File(FileAccess::Write)),
+        ("write ", Wanted::File(FileAccess::Write)),
+        ("socket:", Wanted::Socket),
+        ("socket ", Wanted::Socket),
     ];
-    let Some((access, path)) = kinds.iter().find_map(|(prefix, access)| {
+    let Some((wanted, path)) = kinds.iter().find_map(|(prefix, wanted)| {
         let path = text.strip_prefix(prefix)?.trim_start();
-        (path.starts_with('/') || path.starts_with('~')).then_some((*access, path))
+        (path.starts_with('/') || path.starts_with('~')).then_some((*wanted, path))
     }) else {
         return Ok(None);
     };
@@ -79,7 +91,7 @@ pub(super) fn path_asked(text: &str) -> Result<Option<PathAsked>, Failure> {
         return Err(refuse("has \"..\" in it; write the path that is meant"));
     }
     let path = path.components().collect();
-    Ok(Some(PathAsked { access, path, home }))
+    Ok(Some(PathAsked { wanted, path, home }))
 }
 
 impl PathAsked {
@@ -88,7 +100,11 @@ impl PathAsked {
     pub(super) fn subject(self, own: &[PathBuf]) -> Result<Subject, Explanation> {
         let path = canonical(&self.path);
         for named in [&self.path, &path] {
-            if let Some(why) = file_floor(named, self.access, &self.home, own) {
+            let floor = match self.wanted {
+                Wanted::File(access) => file_floor(named, access, &self.home, own),
+                Wanted::Socket => socket_floor(named, own),
+            };
+            if let Some(why) = floor {
                 return Err(Explanation {
                     verdict: Verdict::Refused.as_str().to_owned(),
                     layer: Some(Layer::Floor),
@@ -97,15 +113,16 @@ impl PathAsked {
                 });
             }
         }
-        Ok(Subject::File {
-            access: self.access,
-            path: PathText::of(&path),
+        let path = PathText::of(&path);
+        Ok(match self.wanted {
+            Wanted::File(access) => Subject::File { access, path },
+            Wanted::Socket => Subject::Socket { path },
         })
     }
 }
 
 /// The path without links, as far as it is there.
-fn canonical(path: &Path) -> PathBuf {
+pub(crate) fn canonical(path: &Path) -> PathBuf {
     for above in path.ancestors() {
         if let (Ok(real), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {
             return real.join(rest).components().collect();
@@ -123,13 +140,17 @@ mod tests {
         let asked = |text: &str| {
             path_asked(text)
                 .unwrap()
-                .map(|asked| (asked.access, asked.path))
+                .map(|asked| (asked.wanted, asked.path))
         };
         assert_eq!(
             asked("write:/srv//data/."),
-            Some((FileAccess::Write, "/srv/data".into()))
+            Some((Wanted::File(FileAccess::Write), "/srv/data".into()))
         );
-        assert_eq!(asked("read /srv"), Some((FileAccess::Read, "/srv".into())));
+        let read = Wanted::File(FileAccess::Read);
+        assert_eq!(asked("read /srv"), Some((read, "/srv".into())));
+        let socket = Some((Wanted::Socket, "/run/x.sock".into()));
+        assert_eq!(asked("socket:/run/x.sock"), socket);
+        assert_eq!(asked("socket:443"), None);
         // A host that is called so.
         assert_eq!(asked("read:443"), None);
         assert_eq!(asked("registry.example:443"), None);
@@ -156,5 +177,12 @@ mod tests {
         let asked = path_asked("read:/srv/foreman/state").unwrap().unwrap();
         let explained = asked.subject(&own).unwrap_err();
         assert_eq!(explained.layer, Some(Layer::Floor));
+        let asked = path_asked("socket:/srv/foreman/run/x").unwrap().unwrap();
+        let explained = asked.subject(&own).unwrap_err();
+        assert!(
+            explained.words.contains("the engine's own"),
+            "{}",
+            explained.words
+        );
     }
 }

@@ -45,6 +45,8 @@ pub(crate) fn severity_of(kind: &EventKind) -> Severity {
         | EventKind::StepStarted { .. }
         | EventKind::ShellOpened { .. }
         | EventKind::ShellEnded { .. }
+        | EventKind::PortOpened { .. }
+        | EventKind::PortClosed { .. }
         | EventKind::NameLookedUp { .. }
         | EventKind::Exec { .. }
         | EventKind::Exit { .. }
@@ -98,6 +100,8 @@ fn kinds_of(severity: Severity) -> &'static [&'static str] {
             "step_started",
             "shell_opened",
             "shell_ended",
+            "port_opened",
+            "port_closed",
             "name_looked_up",
             "policy_applied",
             "sample",
@@ -182,7 +186,7 @@ fn is_about(kind: &EventKind, host: &str) -> bool {
 fn host_of(subject: &Subject) -> Option<String> {
     match subject {
         Subject::Egress { host, .. } => Some(host.to_string()),
-        Subject::File { .. } | Subject::Bound { .. } => None,
+        Subject::File { .. } | Subject::Socket { .. } | Subject::Bound { .. } => None,
     }
 }
 

@@ -4,9 +4,9 @@ use super::PolicyFile;
 use super::section::Section;
 use crate::address::{AddressClass, classify_range, touches_floor};
 use crate::error::{Fault, PolicyError, quoted};
-use crate::floor::port_floor;
+use crate::floor::{pattern_floor, port_floor};
 use crate::host::parse_net;
-use crate::{EgressRule, HostPattern, Origin, Use};
+use crate::{EgressRule, HostPattern, Origin, THIS_MACHINE, Use, port_gives_away};
 use foreman_domain::{At, Protocol};
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -46,6 +46,9 @@ pub(super) fn read(
         applies: Use::Always,
         expires: expires(section)?,
     };
+    if let Some(why) = pattern_floor(protocol, &rule.host, rule.port) {
+        return Err(section.at_start(Fault::new(why)));
+    }
     let rule = EgressRule {
         resolves_to: resolves_to(section, &rule.host)?,
         ..rule
@@ -132,6 +135,12 @@ fn resolves_to(section: &Section<'_>, host: &HostPattern) -> Result<Option<IpNet
         return Ok(None);
     };
     let refuse = |fault: Fault| Err(section.at_value("resolves_to", fault));
+    if is_own(host) {
+        return refuse(
+            Fault::new("\"host\" is this machine's own loopback and resolves to nothing else")
+                .hint("Remove resolves_to."),
+        );
+    }
     if matches!(host, HostPattern::Address(_)) {
         return refuse(
             Fault::new("an address does not resolve to anything").hint("Remove resolves_to."),
@@ -191,6 +200,10 @@ fn refuse_second(
     ))
 }
 
+fn is_own(host: &HostPattern) -> bool {
+    matches!(host, HostPattern::Name(name) if name == THIS_MACHINE)
+}
+
 fn warn(section: &Section<'_>, rule: &EgressRule, warnings: &mut Vec<String>) {
     if let HostPattern::Address(range) = &rule.host
         && touches_floor(range)
@@ -200,5 +213,10 @@ fn warn(section: &Section<'_>, rule: &EgressRule, warnings: &mut Vec<String>) {
             section.source().shown_name(),
             section.line()
         ));
+    }
+    if is_own(&rule.host)
+        && let Some(what) = port_gives_away(rule.port)
+    {
+        warnings.push(format!("{} opens {what}", rule.origin.source));
     }
 }

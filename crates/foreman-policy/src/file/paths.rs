@@ -53,7 +53,7 @@ pub(super) fn read(
 }
 
 /// An absolute path or one beneath `~`, without anything that would lead elsewhere.
-fn plain_path(text: &str, access: Access) -> Result<PathBuf, Fault> {
+pub(super) fn plain(text: &str) -> Result<PathBuf, Fault> {
     if text.len() > LONGEST {
         return Err(Fault::new(format!(
             "the path is longer than {LONGEST} bytes"
@@ -82,15 +82,22 @@ fn plain_path(text: &str, access: Access) -> Result<PathBuf, Fault> {
                 .hint("A rule opens one file or one whole directory; name it."),
         );
     }
+    // Collected anew: without doubled slashes, single dots and a slash at the end.
+    Ok(path.components().collect())
+}
+
+/// The same, where a rule can open it.
+fn plain_path(text: &str, access: Access) -> Result<PathBuf, Fault> {
+    let path = plain(text)?;
     let home = Path::new("~");
-    if let Some(why) = path_floor(path, home, Path::new("~/.local/share/foreman")) {
+    if let Some(why) = path_floor(&path, home, Path::new("~/.local/share/foreman")) {
         return Err(Fault::new(format!(
             "{} is {why}, so no rule can open it",
             quoted(text)
         )));
     }
     if access == Access::Write
-        && let Some(why) = write_floor(path, home)
+        && let Some(why) = write_floor(&path, home)
     {
         return Err(Fault::new(format!(
             "{} is {why}, so no rule can open it for writing",
@@ -98,6 +105,5 @@ fn plain_path(text: &str, access: Access) -> Result<PathBuf, Fault> {
         ))
         .hint("A [[read]] rule is possible."));
     }
-    // Collected anew: without doubled slashes, single dots and a slash at the end.
-    Ok(path.components().collect())
+    Ok(path)
 }

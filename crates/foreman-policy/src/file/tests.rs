@@ -232,11 +232,6 @@ fn repeated_and_contradictory_rules_name_both_places() {
 
 #[test]
 fn what_is_not_enforced_yet_is_refused_never_ignored() {
-    let error = refused("[[socket]]\npath = \"/run/postgresql/.s.PGSQL.5432\"\n");
-    assert_eq!(
-        error.message,
-        "rules for sockets are not enforced yet, so they are refused"
-    );
     let error = refused("[bounds]\ncpus = 2\n");
     assert!(error.message.contains("not enforced yet"), "{error}");
     assert_eq!(error.code(), foreman_domain::Code::NotEnforced);
@@ -474,6 +469,102 @@ fn the_example_of_the_documentation_is_a_policy_file() {
     let (_, rest) = page.split_once("```toml\n").unwrap();
     let (example, _) = rest.split_once("```").unwrap();
     let file = parse_policy("policy.toml", example, Layer::Order).unwrap();
-    assert_eq!((file.egress.len(), file.paths.len()), (2, 2));
+    let counts = (file.egress.len(), file.paths.len(), file.sockets.len());
+    assert_eq!(counts, (3, 2, 1));
     assert!(file.warnings.is_empty(), "{:?}", file.warnings);
+}
+
+#[test]
+fn a_socket_is_opened_by_its_path_and_a_way_out_is_named() {
+    let file = parse(
+        "[[socket]]\npath = \"/run/postgresql//.s.PGSQL.5432\"\nreason = \"tests\"\n\
+         [[socket]]\npath = \"/var/run/docker.sock\"\nexpires = \"2027-01-31\"\n",
+    )
+    .unwrap();
+    let shown: Vec<_> = file.sockets.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        shown,
+        [
+            "socket /run/postgresql/.s.PGSQL.5432",
+            "socket /var/run/docker.sock"
+        ]
+    );
+    assert!(file.sockets[1].expires.is_some());
+    assert_eq!(file.warnings.len(), 1);
+    assert!(
+        file.warnings[0].starts_with("policy.toml line 4 opens the container engine"),
+        "{}",
+        file.warnings[0]
+    );
+}
+
+#[test]
+fn a_socket_rule_that_says_nothing_clear_is_refused_with_a_sentence() {
+    for (path, words) in [
+        ("run/x.sock", "is relative"),
+        ("/run/../x.sock", "has \"..\" in it"),
+        ("/run/*.sock", "has a pattern in it"),
+        ("/run/x/", "names a folder"),
+        (
+            "/run/user/1000/foreman/control.sock",
+            "a socket of the engine's own",
+        ),
+        (
+            "~/.local/share/foreman/run/x",
+            "a socket of the engine's own",
+        ),
+        ("/run/user/1000/keyring/control", "a socket of your keyring"),
+        ("/proc/1/root/run/x", "in a tree of the kernel's"),
+    ] {
+        let error = refused(&format!("[[socket]]\npath = \"{path}\"\n"));
+        assert!(error.message.contains(words), "{path}: {error}");
+        assert_eq!(error.line, 2);
+    }
+    let rule = "[[socket]]\npath = \"/run/x.sock\"\n";
+    let error = refused(&format!("{rule}{rule}"));
+    assert!(
+        error.message.contains("repeats that of policy.toml line 1"),
+        "{error}"
+    );
+    let error = refused("[[socket]]\npath = \"/run/x.sock\"\nport = 1\n");
+    assert!(
+        error.message.contains("is not a key of a [[socket]] rule"),
+        "{error}"
+    );
+    assert!(refused("[[socket]]\n").message.contains("has no \"path\""));
+}
+
+#[test]
+fn a_port_of_this_machine_is_opened_by_the_name_host_alone() {
+    let file = parse(
+        "[[egress]]\nhost = \"HOST.\"\nport = 5432\n[[egress]]\nhost = \"host\"\nport = 2375\n",
+    )
+    .unwrap();
+    assert_eq!(file.egress[0].to_string(), "tcp host:5432");
+    assert_eq!(file.warnings.len(), 1);
+    assert!(
+        file.warnings[0].contains("opens the container engine"),
+        "{:?}",
+        file.warnings
+    );
+    for (rule, words) in [
+        (
+            "host = \"host\"\nport = 5432\nprotocol = \"udp\"\n",
+            "Only TCP ports of this machine",
+        ),
+        (
+            "host = \"host\"\nport = 5432\nresolves_to = \"10.0.0.1\"\n",
+            "resolves to nothing else",
+        ),
+        ("host = \"host\"\nport = 53\n", "Port 53"),
+        (
+            "host = \"localhost\"\nport = 5432\n",
+            "a name of the loopback address",
+        ),
+        ("host = \"127.0.0.1\"\nport = 5432\n", "no rule can open"),
+    ] {
+        let error = refused(&format!("[[egress]]\n{rule}"));
+        assert!(error.message.contains(words), "{rule}: {error}");
+    }
+    assert!(crate::parse_allow("udp:host:5432").is_err());
 }

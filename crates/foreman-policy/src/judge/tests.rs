@@ -368,3 +368,28 @@ proptest! {
         prop_assert_eq!(verdict, wanted);
     }
 }
+
+#[test]
+fn a_rule_for_this_machine_counts_for_no_name_that_leads_there() {
+    let policy = policy(&["host:5432", "**.example:5432"]);
+    let allows = |subject: &Subject| {
+        matches!(
+            policy.judge(Question::of(subject), now()),
+            Ruling::Allow { .. }
+        )
+    };
+    assert!(allows(&subject("host:5432")));
+    for other in [
+        "host:5433",
+        "udp:host:5432",
+        "hosts:5432",
+        "host.lan:5432",
+        "localhost:5432",
+        "127.0.0.1:5432",
+    ] {
+        assert!(!allows(&subject(other)), "{other}");
+    }
+    for address in ["127.0.0.1", "::1", "10.1.2.3"] {
+        assert!(!allows(&resolved("a.example:5432", address)), "{address}");
+    }
+}

@@ -1,8 +1,9 @@
 //! A ruling in words. Sentences without a final period; texts of rules were made safe when parsed.
 
 use super::unresolved;
-use crate::{Denial, EgressRule, PathRule, Policy, Use};
+use crate::{Denial, EgressRule, HostPattern, Origin, Policy, THIS_MACHINE, Use};
 use foreman_domain::{At, FileAccess, PathText, Protocol, Subject};
+use std::fmt;
 
 /// Why no rule allows it: what comes nearest, else that there is none.
 pub(super) fn why_not(policy: &Policy, subject: &Subject, now: At) -> String {
@@ -14,6 +15,7 @@ pub(super) fn why_not(policy: &Policy, subject: &Subject, now: At) -> String {
             resolved,
         } => (protocol, host, port, resolved),
         Subject::File { .. } => return why_no_path(policy, subject, now),
+        Subject::Socket { .. } => return why_no_socket(policy, subject, now),
         Subject::Bound { bound } => return format!("The bound of {bound} is reached"),
     };
     let about = || policy.egress.iter().filter(|rule| rule.host.matches(host));
@@ -77,7 +79,10 @@ fn why_no_path(policy: &Policy, subject: &Subject, now: At) -> String {
             access: FileAccess::Read,
             path: path.clone(),
         }),
-        Subject::File { .. } | Subject::Egress { .. } | Subject::Bound { .. } => None,
+        Subject::File { .. }
+        | Subject::Socket { .. }
+        | Subject::Egress { .. }
+        | Subject::Bound { .. } => None,
     };
     let readable = as_read.and_then(|subject| {
         let mut rules = policy.paths.iter().filter(|rule| rule.stands(now));
@@ -90,6 +95,15 @@ fn why_no_path(policy: &Policy, subject: &Subject, now: At) -> String {
             shown(subject),
             PathText::of(&rule.path)
         ),
+    }
+}
+
+fn why_no_socket(policy: &Policy, subject: &Subject, now: At) -> String {
+    let covering = policy.sockets.iter().filter(|rule| rule.covers(subject));
+    let ended = covering.filter(|rule| rule.applies == Use::Always);
+    match ended.filter_map(|rule| rule.expires).max() {
+        Some(end) if end <= now => format!("The rule for {} ended at {end}", shown(subject)),
+        _ => format!("No rule allows {}", shown(subject)),
     }
 }
 
@@ -114,19 +128,20 @@ pub(crate) fn shown(subject: &Subject) -> String {
             ..
         } => text.replacen("udp ", "UDP ", 1),
         Subject::File { access, path } => format!("{} {path}", doing(*access)),
+        Subject::Socket { path } => format!("connecting to {path}"),
         Subject::Bound { .. } => text,
     }
 }
 
-pub(super) fn opened(rule: &PathRule) -> String {
+pub(super) fn opened(rule: &dyn fmt::Display, origin: &Origin, expires: Option<At>) -> String {
     let mut words = format!(
         "Allowed by the {} rule \"{rule}\" ({})",
-        rule.origin.layer, rule.origin.source
+        origin.layer, origin.source
     );
-    if let Some(end) = rule.expires {
+    if let Some(end) = expires {
         words.push_str(&format!(" until {end}"));
     }
-    let reason = rule.origin.reason.as_deref();
+    let reason = origin.reason.as_deref();
     if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
         words.push_str(&format!(": {reason}"));
     }
@@ -134,20 +149,9 @@ pub(super) fn opened(rule: &PathRule) -> String {
 }
 
 pub(super) fn allowed(rule: &EgressRule) -> String {
-    let mut words = format!(
-        "Allowed by the {} rule \"{rule}\" ({})",
-        rule.origin.layer, rule.origin.source
-    );
-    if let Some(end) = rule.expires {
-        words.push_str(&format!(" until {end}"));
-    }
-    if let Some(reason) = rule
-        .origin
-        .reason
-        .as_deref()
-        .filter(|reason| !reason.is_empty())
-    {
-        words.push_str(&format!(": {reason}"));
+    let mut words = opened(rule, &rule.origin, rule.expires);
+    if matches!(&rule.host, HostPattern::Name(name) if name == THIS_MACHINE) {
+        words.push_str("; this machine's own loopback");
     }
     words.push_str("; an opaque tunnel: what goes through it is not looked into");
     words

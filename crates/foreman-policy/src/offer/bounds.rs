@@ -116,6 +116,7 @@ mod tests {
             holders: Vec::new(),
             breach: Some(Breach { bound, limit, seen }),
             file: None,
+            socket: None,
         };
         let offers = offers(&block, bound);
         offers

@@ -236,6 +236,7 @@ mod tests {
             first_at: At::from_millis(0),
             last_at: At::from_millis(0),
             holders: Vec::new(),
+            socket: None,
             breach: None,
             file: Some(FileFacts {
                 folder: PathText::of(folder),

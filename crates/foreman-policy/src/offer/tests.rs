@@ -23,6 +23,7 @@ fn block(subject: Subject, waiting: u32) -> Block {
         last_at: At::from_millis(0),
         holders: Vec::new(),
         file: None,
+        socket: None,
         breach: None,
     }
 }
@@ -193,4 +194,57 @@ proptest! {
         }
         prop_assert!(offers.iter().skip(1).all(|offer| offer.also_opens >= offers[0].also_opens));
     }
+}
+
+#[test]
+fn a_socket_is_offered_by_its_path_and_a_way_out_asks_again() {
+    let socket = |path: &str| Subject::Socket {
+        path: foreman_domain::PathText::of(Path::new(path)),
+    };
+    let plain = self::offers(&block(socket("/run/postgresql/.s.PGSQL.5432"), 2), &[]);
+    assert_eq!(
+        words(&plain),
+        [
+            "Let the 2 waiting connections to /run/postgresql/.s.PGSQL.5432 go on, once",
+            "Let this run connect to /run/postgresql/.s.PGSQL.5432 until it ends",
+            "Let every run of this work order connect to /run/postgresql/.s.PGSQL.5432",
+            "Let every run in this project connect to /run/postgresql/.s.PGSQL.5432",
+        ]
+    );
+    let confirm = |offers: &[Offer]| -> Vec<bool> {
+        offers
+            .iter()
+            .map(|offer| offer.needs_confirmation)
+            .collect()
+    };
+    assert_eq!(confirm(&plain), [false, false, false, true]);
+    let docker = self::offers(&block(socket("/run/docker.sock"), 1), &[]);
+    assert_eq!(confirm(&docker), [true; 4]);
+    for offer in &docker {
+        assert!(
+            offer.opens[0].starts_with("the container engine"),
+            "{}",
+            offer.words
+        );
+    }
+    // Nothing waits any more: nothing to let go once.
+    let gone = self::offers(&block(socket("/run/x"), 0), &[]);
+    assert_eq!(gone[0].scope, Scope::Run);
+    let keyring = block(socket("/run/user/1000/keyring/control"), 1);
+    assert!(self::offers(&keyring, &[]).is_empty());
+}
+
+#[test]
+fn a_port_of_this_machine_says_whose_it_is_and_a_way_out_asks_again() {
+    let offers = self::offers(&block(subject("host:5432"), 1), &[]);
+    assert_eq!(
+        words(&offers)[1],
+        "Let this run connect to host:5432 (this machine's own loopback) until it ends"
+    );
+    assert!(!offers[1].needs_confirmation);
+    assert!(offers[0].opens[0].contains("port 5432 of this machine"));
+    let docker = self::offers(&block(subject("host:2375"), 1), &[]);
+    assert!(docker.iter().all(|offer| offer.needs_confirmation));
+    assert!(docker[0].opens[0].starts_with("the container engine"));
+    assert!(self::offers(&block(subject("udp:host:5432"), 1), &[]).is_empty());
 }

@@ -1,4 +1,4 @@
-//! Judges every attempt to leave the cage, by the network or by a file: the policy, the blocks, the holds
+//! Judges every attempt to leave the cage, by the network, by a file or by a socket: the policy, the blocks, the holds
 //! and the open connections behind one lock.
 //!
 //! An attempt sees either the old policy or the new one, never a mixture: applying a revision swaps
@@ -15,6 +15,7 @@ mod places;
 mod port;
 mod programs;
 mod retell;
+mod sockets;
 mod why;
 
 pub(super) use bounds::AtBound;
@@ -25,7 +26,7 @@ use super::feed::Feed;
 use crate::protocol::{Continues, HoldMode};
 use crate::why::Status;
 use foreman_cage::files::FileVerdict;
-use foreman_cage::gateway::{Allowance, Attempt, ConnectionId, Verdict};
+use foreman_cage::gateway::{Allowance, ConnectionId, Verdict};
 use foreman_domain::{At, BlockId, Decider, EventKind, HoldId, PathText, Revision, RunId, Subject};
 use foreman_policy::{Policy, Question, RuleId, Ruling};
 use ipnet::IpNet;
@@ -273,7 +274,8 @@ impl Inner {
         self.feed.tell_of(told.kind, None, told.process);
     }
 
-    fn ask(&self, attempt: &Attempt, subject: &Subject) -> Answer<Verdict> {
+    /// What becomes of a connection. `floor` is why no rule of this machine can open it, as a sentence.
+    fn ask(&self, subject: &Subject, floor: Option<String>, vetted: bool) -> Answer<Verdict> {
         let mut guard = self.lock();
         // Read under the lock: what is allowed here must not be older than the last cut of what expired.
         let at = At::now();
@@ -282,7 +284,14 @@ impl Inner {
             Phase::Probing | Phase::Ended => return Answer::Now(Verdict::Refuse),
             Phase::Open => {}
         }
-        let ruling = state.policy.judge(Question::of(subject), at);
+        let ruling = match floor {
+            Some(why) => Ruling::Refuse {
+                by: Decider::Floor,
+                why,
+                reason: String::new(),
+            },
+            None => state.policy.judge(Question::of(subject), at),
+        };
         let answer = match ruling {
             Ruling::Allow {
                 rule, resolves_to, ..
@@ -296,7 +305,7 @@ impl Inner {
                     subject,
                     file: None,
                     why: &why,
-                    address_vetted: !attempt.by_proxy,
+                    address_vetted: vetted,
                     revision: state.policy.revision,
                     at,
                 };
@@ -470,3 +479,7 @@ mod tests;
 #[cfg(test)]
 #[path = "arbiter/file_tests.rs"]
 mod file_tests;
+
+#[cfg(test)]
+#[path = "arbiter/socket_tests.rs"]
+mod socket_tests;

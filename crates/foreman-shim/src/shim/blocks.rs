@@ -24,7 +24,7 @@ use super::coalesce::Bucket;
 use files::Files;
 use foreman_domain::{
     Amendment, AmendmentId, AmendmentState, At, Block, BlockId, BlockState, Breach, Decider,
-    Decision, HoldId, Holder, Revision, RunId, Subject,
+    Decision, HoldId, Holder, Revision, RunId, SocketFacts, Subject,
 };
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -272,6 +272,17 @@ impl BlockTable {
         }
     }
 
+    /// Who is behind the socket of a block.
+    pub(super) fn note_socket(&mut self, block: &BlockId, facts: SocketFacts) {
+        let Some(index) = self.index_of(block) else {
+            return;
+        };
+        if let Some(entry) = self.entries.get_mut(index) {
+            entry.block.socket = Some(facts);
+            self.mark(index, false);
+        }
+    }
+
     /// The figures of a bound's block, and what is said of them: they are those of the newest hold.
     pub(super) fn note_breach(&mut self, block: &BlockId, breach: Breach, why: &str) {
         let Some(index) = self.index_of(block) else {
@@ -429,6 +440,7 @@ impl BlockTable {
             last_at: stopped.at,
             holders: Vec::new(),
             file: None,
+            socket: None,
             breach: None,
         };
         self.newest.insert(stopped.key(), index);
@@ -475,6 +487,7 @@ impl BlockTable {
             entry.block.last_hold = left.last().copied().unwrap_or_default();
             entry.block.seen = left.len() as u64;
             entry.block.holders = old.holders;
+            entry.block.socket = old.socket;
             entry.waiting = left;
             entry.files = files;
             entry.update_waiting();

@@ -11,6 +11,7 @@ use super::feed::{Feed, FeedThread};
 use super::fence::FenceKeeper;
 use super::gauge::Gauge;
 use super::plan::{Lifecycle, Meter, Plan, PlanResult, payload_of};
+use super::ports::Ports;
 use super::record::{ExitSlot, write_identity};
 use super::server::{self, Desk, TerminalPort};
 use super::shells::Shells;
@@ -231,6 +232,7 @@ async fn supervise(
         stop: StopSwitch::new(),
         terminal: TerminalPort::default(),
         shells: Shells::new(feed.clone()),
+        ports: Ports::new(feed.clone()),
         gauge: Gauge::new(Disk::new(&spec.cage.workdir)),
         ended: watch::Sender::new(false),
         end_was_read: watch::Sender::new(false),
@@ -434,6 +436,7 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
                 gateway.forget_refusals();
             }
             hold_files(spec, &cage, desk, &gateway_ends).await;
+            desk.ports.open_door(&cage).await;
             desk.arbiter.open();
             let collects = watch::Sender::new(false);
             desk.arbiter.tells_no_programs_while(collects.subscribe());
@@ -471,6 +474,7 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
             end
         }
     };
+    desk.ports.finish().await;
     desk.gauge.close().await;
     why_server.abort();
     desk.arbiter.let_go_of_cage().await;
@@ -498,6 +502,7 @@ async fn hold_files(spec: &RunSpec, cage: &Arc<Cage>, desk: &Desk, until: &Cance
         reads: spec.hold_reads,
         // The floor is judged: what is tried there is told.
         closed: Vec::new(),
+        meeting: meeting(spec),
     };
     let judge = Arc::new(desk.arbiter.clone());
     let begun = files::available().and_then(|()| cage.hold_files(config, judge, until));
@@ -514,10 +519,16 @@ async fn hold_files(spec: &RunSpec, cage: &Arc<Cage>, desk: &Desk, until: &Cance
         .await;
 }
 
+/// The run's own folder, which no cage shows.
+fn meeting(spec: &RunSpec) -> PathBuf {
+    let folder = spec.files.journal.parent();
+    folder.unwrap_or(&spec.files.journal).to_owned()
+}
+
 fn files_are_not_held(why: &str) -> EventKind {
     EventKind::Warning {
         message: without_error_numbers(&format!(
-            "Files outside of the worktree are refused and not held: {why}"
+            "Files outside of the worktree and sockets of the host are refused and not held: {why}"
         )),
     }
 }

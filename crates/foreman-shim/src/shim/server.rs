@@ -12,6 +12,7 @@ use super::arbiter::Arbiter;
 use super::feed::Feed;
 use super::fence::FenceKeeper;
 use super::gauge::Gauge;
+use super::ports::{self, Ports};
 use super::shells::{Asked, Shells};
 use super::stop::StopSwitch;
 use crate::protocol::{Request, Response, ShimIdentity};
@@ -57,6 +58,7 @@ pub(super) struct Desk {
     pub(super) stop: StopSwitch,
     pub(super) terminal: TerminalPort,
     pub(super) shells: Shells,
+    pub(super) ports: Ports,
     pub(super) gauge: Gauge,
     /// True when no event will ever follow and the exit record is in place.
     pub(super) ended: watch::Sender<bool>,
@@ -204,6 +206,7 @@ async fn introduce(
         last_seq: desk.feed.last_durable(),
         revision: desk.arbiter.revision(),
         measures: true,
+        publishes: true,
     };
     Ok((line.id, fence, welcome))
 }
@@ -292,6 +295,9 @@ impl Conversation<'_> {
                 request @ (Request::Events { .. }
                 | Request::Measure
                 | Request::Apply { .. }
+                | Request::PublishPort { .. }
+                | Request::PublishedPorts
+                | Request::ClosePort { .. }
                 | Request::Shell { .. }
                 | Request::ShellRead { .. }) => {
                     let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
@@ -373,6 +379,36 @@ async fn answer_later(
                 () = gone.cancelled() => return,
             };
             send(answers, Some(id), read).await;
+        }
+        Request::PublishPort {
+            port,
+            to,
+            exact,
+            by,
+        } => {
+            let asked = ports::Asked {
+                port,
+                to,
+                exact,
+                by,
+            };
+            let published = desk.ports.publish(asked).await;
+            let answer = published.map(|port| Response::Ports { ports: vec![port] });
+            send(answers, Some(id), answer).await;
+        }
+        Request::PublishedPorts => {
+            let listed = desk.ports.list().await;
+            send(
+                answers,
+                Some(id),
+                listed.map(|ports| Response::Ports { ports }),
+            )
+            .await;
+        }
+        Request::ClosePort { port } => {
+            let closed = desk.ports.close(port).await;
+            let answer = closed.map(|port| Response::Ports { ports: vec![port] });
+            send(answers, Some(id), answer).await;
         }
         Request::Measure => {
             let usage = tokio::select! {

@@ -117,6 +117,7 @@ pub fn block(run: &RunId, number: u32, state: BlockState) -> Block {
         first_at: At::from_millis(1),
         last_at: At::from_millis(1),
         holders: vec![],
+        socket: None,
         breach: None,
     }
 }

@@ -71,6 +71,7 @@ describe('words of a block', () => {
   it('say of a bound what was reached, and whether the run goes on', () => {
     const view = memoryView();
     expect(words.blockWords(view)).toBe('bound of memory, 4.2 GiB of 4 GiB');
+    expect(words.subjectWords({ type: 'socket', path: '/run/x.sock' })).toBe('socket /run/x.sock');
     expect(words.subjectWords({ type: 'bound', bound: 'open_files' })).toBe('bound of open files');
     expect(words.detailWords(view)).toEqual([
       'That is 256 MiB over its bound, as measured once the run was paused.',

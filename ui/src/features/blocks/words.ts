@@ -2,7 +2,7 @@
 // operator who sees one thing on two surfaces sees it said once. Everything that came from a cage
 // leaves here with its control and direction characters shown as marks.
 
-import type { Amendment, Block, BlockView, BoundKind, Decided, FileFacts, Host, Scope, Subject } from '@/ipc/bindings';
+import type { Amendment, Block, BlockView, BoundKind, Decided, FileFacts, Host, Scope, SocketFacts, Subject } from '@/ipc/bindings';
 import { count } from '@/lib/count';
 import { boundLines, boundName, boundOf, breachWords, pausesAt, stopsRun } from './bounds';
 import { commandLine, visibleText } from '@/lib/text';
@@ -29,6 +29,8 @@ export function subjectWords(subject: Subject): string {
     }
     case 'file':
       return `${subject.access} ${visibleText(subject.path)}`;
+    case 'socket':
+      return `socket ${visibleText(subject.path)}`;
     case 'bound':
       return `bound of ${boundName(subject.bound)}`;
     default:
@@ -51,6 +53,8 @@ export function detailWords(block: Block): string[] {
       return [addressWords(block)];
     case 'file':
       return block.file ? fileWords(block.file) : [];
+    case 'socket':
+      return block.socket ? [serviceWords(block.socket)] : [];
     case 'bound':
       return boundLines(block);
     default:
@@ -111,7 +115,7 @@ export function processWords(block: Block): string[] {
 export function waitingWords(block: Block): string {
   if (block.subject.type === 'bound') return pausedWaitWords(block, block.subject.bound);
   if (block.waiting === 0) return `nothing any more (${count(block.seen, 'attempt')} seen)`;
-  const waiting = count(block.waiting, block.subject.type === 'egress' ? 'connection' : 'action');
+  const waiting = count(block.waiting, ['egress', 'socket'].includes(block.subject.type) ? 'connection' : 'action');
   return block.waiting === block.seen ? waiting : `${waiting} (${String(block.seen)} seen)`;
 }
 
@@ -127,6 +131,13 @@ export function factName(subject: Subject): string {
   return subject.type === 'bound' ? 'Reached' : 'Attempted';
 }
 
+/** Who is behind a socket. */
+function serviceWords({ owner, listening, program }: SocketFacts): string {
+  const unseen = listening ? 'A program that this account cannot look at' : 'Nobody was seen to';
+  const who = program ? `${visibleText(program)} listens there` : `${unseen}${listening ? ' listens there' : ' listen there'}`;
+  return `${who}; the socket belongs to ${visibleText(owner)}.`;
+}
+
 /** What refusing it is called: at a bound it stops the run, or leaves the bound as it is. */
 export function denyWord(view: BlockView): string {
   if (view.subject.type !== 'bound') return 'Deny';
@@ -140,6 +151,8 @@ export function wallWords(subject: Subject): string {
       return 'Network wall';
     case 'file':
       return 'File wall';
+    case 'socket':
+      return 'Socket wall';
     case 'bound':
       return 'Bound of the run';
     default:

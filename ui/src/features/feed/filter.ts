@@ -36,6 +36,8 @@ export const KIND_WORDS: Readonly<Record<string, string>> = {
   commits: 'Commits',
   shell_opened: 'Shells opened',
   shell_ended: 'Shells ended',
+  port_opened: 'Ports published',
+  port_closed: 'Ports closed',
   gap: 'Dropped ranges',
 };
 

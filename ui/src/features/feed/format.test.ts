@@ -49,6 +49,18 @@ const CASES: Record<string, [EventKind, [string, string, string]][]> = {
       ['bad', 'shell', 'the shell was ended by signal 9 after 500 ms'],
     ],
   ],
+  port_opened: [
+    [
+      { kind: 'port_opened', port: 3000, to: 3001, by: 'ada', listening: false },
+      ['busy', 'port', '3000 published by ada at http://127.0.0.1:3001/; nothing listens there yet'],
+    ],
+  ],
+  port_closed: [
+    [
+      { kind: 'port_closed', port: 3000, to: 3001, connections: 2, sent: 10, received: 20 },
+      ['idle', 'port', '3000 closed: 2 connections, sent 10 B, received 20 B'],
+    ],
+  ],
   output: [
     [{ kind: 'output', stream: 'stdout', text: 'hello\tworld\n' }, ['idle', 'out', 'hello    world']],
     [{ kind: 'output', stream: 'stderr', text: 'part', continued: true }, ['idle', 'err', 'part …continues']],
@@ -241,6 +253,7 @@ describe('formatEvent', () => {
       { kind: 'step_started', what: 'agent', argv: [evil, evil] },
       { kind: 'step_ended', millis: 1, result: 'not_started', why: evil },
       { kind: 'shell_opened', shell: 's', by: evil, argv: [evil], terminal: false },
+      { kind: 'port_opened', port: 1, to: 2, by: evil, listening: true },
       { kind: 'name_looked_up', name: evil },
       { kind: 'egress', subject: { ...SUBJECT, host: { name: evil } }, count: 1, verdict: 'refused', by: 'floor', why: evil },
       { kind: 'block', block: { ...BLOCK, why: evil } },

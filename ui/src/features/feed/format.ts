@@ -92,6 +92,18 @@ function say(event: Event): Said {
         word: 'shell',
         text: `the shell ${afterWords(event, event.millis)}`,
       };
+    case 'port_opened':
+      return {
+        tone: 'busy',
+        word: 'port',
+        text: `${String(event.port)} published by ${oneLine(event.by, 60)} at http://127.0.0.1:${String(event.to)}/${event.listening ? '' : '; nothing listens there yet'}`,
+      };
+    case 'port_closed':
+      return {
+        tone: 'idle',
+        word: 'port',
+        text: `${String(event.port)} closed: ${count(event.connections, 'connection')}, sent ${bytes(event.sent)}, received ${bytes(event.received)}`,
+      };
     case 'output':
       return output(event.stream, event.text, event.continued ?? false);
     case 'name_looked_up':

@@ -15,6 +15,7 @@ export function hostWords(host: Host): string {
 /** What was attempted: "registry.example:443", "udp time.example:123", "write /srv/data". */
 export function subjectWords(subject: Subject): string {
   if (subject.type === 'file') return `${subject.access} ${oneLine(subject.path, 300)}`;
+  if (subject.type === 'socket') return `socket ${oneLine(subject.path, 300)}`;
   if (subject.type === 'bound') return `bound of ${boundName(subject.bound)}`;
   const where = `${hostWords(subject.host)}:${subject.port}`;
   const resolved = subject.resolved ?? null;

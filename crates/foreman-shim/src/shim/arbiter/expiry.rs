@@ -47,7 +47,9 @@ impl Inner {
         let state = self.lock();
         let policy = &state.policy;
         let egress = || policy.egress.iter().filter_map(|rule| rule.expires);
-        let ends = || egress().chain(policy.paths.iter().filter_map(|rule| rule.expires));
+        let sockets = || policy.sockets.iter().filter_map(|rule| rule.expires);
+        let paths = || policy.paths.iter().filter_map(|rule| rule.expires);
+        let ends = || egress().chain(sockets()).chain(paths());
         if ends().any(|end| end <= at) {
             self.cut_what_is_not_allowed(&state, at);
         }

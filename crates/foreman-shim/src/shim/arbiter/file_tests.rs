@@ -48,19 +48,19 @@ impl Places for Recorder {
     }
 }
 
-struct Bench {
-    arbiter: Arbiter,
-    thread: FeedThread,
-    feed: Feed,
+pub(super) struct Bench {
+    pub(super) arbiter: Arbiter,
+    pub(super) thread: FeedThread,
+    pub(super) feed: Feed,
     places: Arc<Recorder>,
     dir: tempfile::TempDir,
 }
 
-fn run() -> RunId {
+pub(super) fn run() -> RunId {
     RunId::from_random(6)
 }
 
-async fn bench(hold: HoldMode) -> Bench {
+pub(super) async fn bench(hold: HoldMode) -> Bench {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     for name in ["data/inner", "refused", "other"] {
         std::fs::create_dir_all(dir.path().join(name)).unwrap();
@@ -88,7 +88,7 @@ async fn bench(hold: HoldMode) -> Bench {
 }
 
 impl Bench {
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
@@ -173,7 +173,7 @@ impl Bench {
         applied.unwrap()
     }
 
-    fn block(&self, number: usize) -> foreman_domain::Block {
+    pub(super) fn block(&self, number: usize) -> foreman_domain::Block {
         let state = self.arbiter.0.lock();
         let mut blocks: Vec<_> = state.blocks.recent(100).into_iter().cloned().collect();
         blocks.sort_by_key(|block| block.id.number());

@@ -5,8 +5,9 @@ use super::retell::Retold;
 use super::{Answer, Answering, Arbiter, Inner, Kind, Phase};
 use crate::shim::blocks::{FileHold, Held, Stopped};
 use foreman_cage::files::{
-    Executed, Exited, FileAttempt, FileJudge, FileVerdict, ShowError, Target,
+    Executed, Exited, FileAttempt, FileJudge, FileVerdict, ShowError, SocketAttempt, Target,
 };
+use foreman_cage::gateway::{Closed, ConnectionId, Judge, Verdict};
 use foreman_domain::{
     At, Decider, FileAccess, FileTarget, HoldId, Holder, PathText, Subject, sanitize_line,
 };
@@ -108,6 +109,18 @@ impl FileJudge for Arbiter {
                 }
             }
         }
+    }
+
+    async fn judge_socket(&self, attempt: SocketAttempt) -> Verdict {
+        self.connect(attempt).await
+    }
+
+    fn socket_refused(&self, path: &Path, why: &str) {
+        self.refuse_socket(path, why);
+    }
+
+    fn closed(&self, connection: ConnectionId, how: Closed) {
+        Judge::closed(self, connection, how);
     }
 
     fn executed(&self, program: Executed) {

@@ -16,10 +16,10 @@ use tokio::time::timeout;
 const HOLDER_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A hold that waits. Dropped without an answer, it gives up.
-struct Waiting<'a> {
-    inner: &'a Inner,
-    hold: HoldId,
-    answer: oneshot::Receiver<Verdict>,
+pub(super) struct Waiting<'a> {
+    pub(super) inner: &'a Inner,
+    pub(super) hold: HoldId,
+    pub(super) answer: oneshot::Receiver<Verdict>,
 }
 
 impl Drop for Waiting<'_> {
@@ -43,7 +43,7 @@ impl Judge for Arbiter {
             port: attempt.port,
             resolved: attempt.resolved,
         };
-        match self.0.ask(&attempt, &subject) {
+        match self.0.ask(&subject, None, !attempt.by_proxy) {
             Answer::Now(verdict) => verdict,
             Answer::Name(block) => {
                 self.0.name_holder(attempt.holder, block);

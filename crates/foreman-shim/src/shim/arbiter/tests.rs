@@ -2,7 +2,7 @@ use super::*;
 use crate::shim::feed::FeedThread;
 use crate::why::Status;
 use crate::wire::Refusal;
-use foreman_cage::gateway::{HolderProbe, Judge};
+use foreman_cage::gateway::{Attempt, HolderProbe, Judge};
 use foreman_domain::{
     Amendment, AmendmentId, AmendmentState, BlockState, ConnectVerdict, Decision, Event, EventSeq,
     Holder, Host, Protocol, Scope,

@@ -34,6 +34,7 @@ fn bench() -> Bench {
         stop: StopSwitch::new(),
         terminal: TerminalPort::default(),
         shells: Shells::new(feed.clone()),
+        ports: Ports::new(feed.clone()),
         gauge: Gauge::new(crate::shim::disk::Disk::new(std::path::Path::new(
             "/nowhere",
         ))),

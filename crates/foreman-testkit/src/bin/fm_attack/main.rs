@@ -11,6 +11,7 @@ mod lacking;
 mod load;
 mod network;
 mod processes;
+mod sockets;
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
@@ -30,6 +31,7 @@ fn main() -> Result<()> {
     let saw = network::attack(attack, rest)
         .or_else(|| kernel::attack(attack, rest))
         .or_else(|| processes::attack(attack, rest))
+        .or_else(|| sockets::attack(attack, rest))
         .or_else(|| files::attack(attack, rest))
         .or_else(|| load::attack(attack, rest));
     let Some(saw) = saw else {
