@@ -8,12 +8,13 @@ mod bounds;
 mod egress;
 mod paths;
 mod section;
+mod wishes;
 
 pub use bounds::parse_bounds;
 pub(crate) use egress::LONGEST_REASON;
 
 use crate::error::{Fault, PolicyError, quoted};
-use crate::{Bounds, EgressRule, Layer, Origin, PathRule, RuleId};
+use crate::{Bounds, EgressRule, Layer, Origin, PathRule, RuleId, SecretUse, Toolchain};
 use section::{Section, Source};
 use toml_edit::{Document, Item, TableLike};
 
@@ -22,7 +23,15 @@ const LARGEST: usize = 256 * 1024;
 /// Most rules of one file: each connection is compared with all of them.
 const MOST_RULES: usize = 1_000;
 
-const TOP_LEVEL: &[&str] = &["egress", "read", "write", "bounds"];
+const TOP_LEVEL: &[&str] = &[
+    "egress",
+    "read",
+    "write",
+    "bounds",
+    "toolchains",
+    "secrets",
+    "env",
+];
 
 /// A policy file's content.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,6 +42,12 @@ pub struct PolicyFile {
     pub paths: Vec<PathRule>,
     /// Bounds of a run.
     pub bounds: Bounds,
+    /// Toolchains to show; found out when absent.
+    pub toolchains: Option<Vec<Toolchain>>,
+    /// Secrets that a run is to be handed.
+    pub secrets: Vec<SecretUse>,
+    /// Variables of the operator's that a run is to have.
+    pub env: Vec<String>,
     /// What is allowed but has less effect than it seems; sentences.
     pub warnings: Vec<String>,
 }
@@ -93,6 +108,7 @@ pub fn parse_policy(name: &str, text: &str, layer: Layer) -> Result<PolicyFile, 
         })?;
         file.bounds = bounds::read(&Section::new(source, "[bounds]", table, item.span()))?;
     }
+    wishes::read(&top, &mut file)?;
     Ok(file)
 }
 

@@ -25,6 +25,8 @@ mod path_floor;
 mod quantity;
 mod render;
 mod rule;
+mod secret;
+mod toolchain;
 
 pub use address::{AddressClass, classify};
 pub use destination::{parse_allow, parse_destination};
@@ -44,3 +46,5 @@ pub use rule::{
     Access, BoundRule, Bounds, Denial, EgressRule, HostPattern, Layer, Origin, PathRule, Policy,
     Rule, RuleId, Use,
 };
+pub use secret::{SecretUse, is_secret_name, parse_secret_use};
+pub use toolchain::{Toolchain, parse_toolchains};
