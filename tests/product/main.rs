@@ -15,8 +15,10 @@ mod outcomes;
 mod policy;
 mod preparing;
 mod repositories;
+mod secrets;
 mod shells;
 mod terminal;
+mod toolchains;
 mod weaker;
 
 use foreman_testkit::suite::{Case, Tally, Wanted};
@@ -55,8 +57,10 @@ fn cases(stage: &Stage, who: Who) -> Vec<Case<'_>> {
         cases.extend(files::cases(stage));
         cases.extend(going_on::cases(stage));
         cases.extend(repositories::cases(stage));
+        cases.extend(secrets::cases(stage));
         cases.extend(shells::cases(stage));
         cases.extend(terminal::cases(stage));
+        cases.extend(toolchains::cases(stage));
         cases.extend(weaker::cases(stage));
         cases.extend(attempts::cases(stage));
         cases.extend(orders::cases(stage));

@@ -12,6 +12,7 @@ use crate::gate::check_plan::CheckPlan;
 use crate::gate::queue::Approved;
 use crate::gate::rounds::not_passed;
 use crate::gate::sync::short;
+use crate::secrets::no_secret_in;
 use crate::tokens;
 use crate::words::standing;
 use foreman_domain::{
@@ -62,9 +63,11 @@ impl Engine {
             )),
             state => Some(format!("the run is {}", standing(state))),
         };
+        let refusal = refusal.or_else(|| gate.secrets.first().cloned());
         let mut shown = view(diff, refusal, &run);
+        shown.flags.splice(0..0, gate.secrets.iter().cloned());
         shown.gate = Some(gate);
-        Ok(shown)
+        self.without_secrets(shown, &details).await
     }
 
     /// What a reviewer of a run weighs beside its diff.
@@ -95,12 +98,28 @@ impl Engine {
             repo.diff_file(&details.worktree, &head, &path)
         })
         .await?;
+        let redactor = self.secrets_of(&details).await.redactor;
         Ok(DiffFileView {
-            patch: file.patch,
+            patch: redactor.text(&file.patch).into_owned(),
             truncated: file.truncated,
             binary: file.binary,
             old_size: file.old_size,
             new_size: file.new_size,
+        })
+    }
+
+    /// The diff without values of secrets in any of its texts.
+    async fn without_secrets(
+        &self,
+        shown: DiffView,
+        details: &RunDetails,
+    ) -> Result<DiffView, Failure> {
+        if details.secrets.is_empty() {
+            return Ok(shown);
+        }
+        let redactor = self.secrets_of(details).await.redactor;
+        redactor.data(shown).map_err(|_| {
+            crate::failures::internal("a diff is nothing any more without the secrets in it")
         })
     }
 
@@ -142,7 +161,7 @@ impl Engine {
         let expect = tokens::of_diff(&diff.head, &base, run.revision);
         let mut shown = view(diff, None, run);
         shown.expect = expect;
-        Ok(shown)
+        self.without_secrets(shown, details).await
     }
 
     /// Fast-forwards the base branch to what was reviewed.
@@ -168,6 +187,8 @@ impl Engine {
                  --despite-checks REASON."
             )));
         }
+        let secrets = self.secrets_in(&details, head).await?;
+        no_secret_in(&secrets, request.with_secrets, "merged")?;
         self.store
             .note_request(self.epoch, key, id.as_str(), At::now())
             .await
@@ -263,7 +284,12 @@ impl Engine {
     ) -> Result<String, Failure> {
         self.sure().await?;
         let log = self.open_log(&run.id, details).await?;
-        let mut before = Vec::new();
+        let mut before: Vec<EventKind> = self
+            .secrets_in(details, head)
+            .await?
+            .into_iter()
+            .map(|message| EventKind::Warning { message })
+            .collect();
         if let Some(reason) = despite {
             let message = format!(
                 "to be merged although its checks did not pass: {}",

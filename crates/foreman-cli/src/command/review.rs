@@ -48,7 +48,8 @@ pub async fn merge(args: MergeArgs, engine: &impl Commands, answer: &Answer) -> 
             let view = engine.run_diff(request).await?;
             show(&view, answer)?;
             // The queue syncs and checks; and a reason was given for checks that did not pass.
-            let is_met = args.queue || (args.despite_checks.is_some() && view.is_fast_forward());
+            let is_meant = args.despite_checks.is_some() || args.with_secret;
+            let is_met = args.queue || (is_meant && view.is_fast_forward());
             if let Some(why) = &view.refusal
                 && !is_met
             {
@@ -65,6 +66,7 @@ pub async fn merge(args: MergeArgs, engine: &impl Commands, answer: &Answer) -> 
         run: args.run.clone(),
         expect,
         despite_checks: args.despite_checks,
+        with_secrets: args.with_secret,
     };
     if args.queue {
         let entry = engine.merge_queue(request).await?;

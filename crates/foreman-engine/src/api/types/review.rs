@@ -51,6 +51,10 @@ pub struct GateSummary {
     pub open: Vec<String>,
     /// Subjects that were refused.
     pub denied: Vec<String>,
+    /// That its commits contain secrets that it was handed, or that this cannot be told. Any of these needs an
+    /// explicit word to be merged or pushed.
+    #[serde(default)]
+    pub secrets: Vec<String>,
     /// Bounds that were reached, with the figures.
     pub bounds: Vec<String>,
     /// Files outside the scope that its order declared. Untrusted text.
@@ -198,6 +202,9 @@ pub struct MergeRequest {
     /// Why it is merged although its checks did not pass; recorded.
     #[serde(default)]
     pub despite_checks: Option<String>,
+    /// Merge it although it contains a secret, or although that cannot be told.
+    #[serde(default)]
+    pub with_secrets: bool,
 }
 
 /// Bring a run's commits onto its base branch as it is now, and check them again.
@@ -344,6 +351,9 @@ pub struct PushRequest {
     /// Replace what the same run pushed there before, if it still is what is there.
     #[serde(default)]
     pub replace: bool,
+    /// Push it although it contains a secret, or although that cannot be told.
+    #[serde(default)]
+    pub with_secrets: bool,
 }
 
 /// What was pushed.
