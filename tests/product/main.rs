@@ -16,9 +16,11 @@ mod policy;
 mod ports;
 mod preparing;
 mod repositories;
+mod secrets;
 mod shells;
 mod sockets;
 mod terminal;
+mod toolchains;
 mod weaker;
 
 use foreman_testkit::suite::{Case, Tally, Wanted};
@@ -57,10 +59,12 @@ fn cases(stage: &Stage, who: Who) -> Vec<Case<'_>> {
         cases.extend(files::cases(stage));
         cases.extend(going_on::cases(stage));
         cases.extend(repositories::cases(stage));
+        cases.extend(secrets::cases(stage));
         cases.extend(shells::cases(stage));
         cases.extend(sockets::cases(stage));
         cases.extend(ports::cases(stage));
         cases.extend(terminal::cases(stage));
+        cases.extend(toolchains::cases(stage));
         cases.extend(weaker::cases(stage));
         cases.extend(attempts::cases(stage));
         cases.extend(orders::cases(stage));

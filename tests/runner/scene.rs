@@ -153,6 +153,7 @@ impl Scene {
             steps: steps(script, terminal, &worktree, &files),
             base: worktree.base_commit,
             proxy: ProxySettings::default(),
+            secrets: Vec::new(),
             continues: None,
         };
         let place = Place {
@@ -165,6 +166,7 @@ impl Scene {
             place,
             spec,
             source,
+            secrets: Vec::new(),
         })
     }
 

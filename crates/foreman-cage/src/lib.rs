@@ -60,4 +60,5 @@ pub use handle::Cage;
 pub use launch::{Facts, Launched, launch, launch_ahead};
 pub use pause::Paused;
 pub use probe::{PROBE_NAME, ProbeResult};
+pub use root::is_system;
 pub use spec::{Bind, CageSpec};

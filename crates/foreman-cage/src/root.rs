@@ -320,7 +320,8 @@ impl NewRoot {
 }
 
 /// Whether a path of the host is in a directory that every cage shows.
-pub(crate) fn is_system(path: &Path) -> bool {
+#[must_use]
+pub fn is_system(path: &Path) -> bool {
     path.strip_prefix("/")
         .is_ok_and(|path| SYSTEM.iter().any(|name| path.starts_with(name)))
 }

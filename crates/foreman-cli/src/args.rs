@@ -3,11 +3,13 @@
 mod awake;
 mod port;
 mod search;
+mod secret;
 mod shell;
 
 pub use awake::{AwakeArgs, WhenArg};
 pub use port::PortArgs;
 pub use search::SearchArgs;
+pub use secret::{SecretCommand, SecretName, SecretSetArgs, StoreArg};
 pub use shell::ShellArgs;
 
 mod serving;
@@ -140,6 +142,9 @@ pub enum Command {
     /// Show, explain, trust and take back rules.
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Keep secrets by name, to be handed to runs by name; list and forget them.
+    #[command(subcommand)]
+    Secret(SecretCommand),
     /// Show several attempts side by side: a group of orders, or runs.
     Compare(CompareArgs),
     /// Show what runs use on disk and what could go; clean up; set a quota.
@@ -216,6 +221,14 @@ pub struct RunArgs {
     /// Pass this variable of yours to the agent, or set it (may be repeated).
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
+    /// Hand this secret to the agent, by its name (may be repeated; see `foreman secret`). Its value is in
+    /// the variable NAME, or VARIABLE.
+    #[arg(long, value_name = "NAME[=VARIABLE]")]
+    pub secret: Vec<String>,
+    /// Show these toolchains of yours read-only, and no others: `rust`, `node`, `python`, `go`, `jvm`, as
+    /// `rust,node`; or `none`. Those that the repository tells of when absent.
+    #[arg(long, value_name = "LIST")]
+    pub toolchain: Option<String>,
     /// How its worktree is made ready.
     #[command(flatten)]
     pub prepare: PrepareArgs,

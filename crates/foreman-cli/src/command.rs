@@ -20,6 +20,7 @@ mod review;
 mod run;
 mod runs;
 mod search;
+mod secret;
 mod serve;
 mod shell;
 mod why;
@@ -29,7 +30,7 @@ pub use review::show as show_diff;
 pub use serve::leave_behind;
 
 use crate::answer::Answer;
-use crate::args::{Cli, Command, PolicyCommand, ProjectCommand};
+use crate::args::{Cli, Command, PolicyCommand, ProjectCommand, SecretCommand};
 use crate::demo;
 use crate::engine::{self, Engine};
 use crate::error::{CliError, environment};
@@ -201,6 +202,9 @@ async fn with_engine(command: Command, engine: &Engine, answer: &Answer) -> Done
         Command::Policy(PolicyCommand::Write(name)) => policy::write(name, engine, answer).await,
         Command::Compare(args) => compare::compare(args, engine, answer).await,
         Command::Disk(args) => disk::disk(args.command, engine, answer).await,
+        Command::Secret(SecretCommand::Set(args)) => secret::set(args, engine, answer).await,
+        Command::Secret(SecretCommand::List) => secret::list(engine, answer).await,
+        Command::Secret(SecretCommand::Remove(name)) => secret::remove(name, engine, answer).await,
         Command::Awake(args) => awake::awake(args, engine, answer).await,
         Command::Doctor(args) => doctor::doctor(args, engine, answer).await,
         Command::Serve(args) => serve::serve(args, engine, answer).await,

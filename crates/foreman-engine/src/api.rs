@@ -256,6 +256,12 @@ macro_rules! for_each_command {
             orders_watch = "orders.watch": WatchChange => Watched;
             /// Watched folders, and what became of their files.
             orders_watched = "orders.watched": WatchList => Watched;
+            /// Keeps a secret under a name. Its value is in no answer.
+            secret_set = "secret.set": SecretSet => SecretView;
+            /// Names of all secrets that are kept.
+            secret_list = "secret.list": SecretList => Secrets;
+            /// Forgets a secret.
+            secret_remove = "secret.remove": SecretRef => SecretView;
             /// Whether the machine is kept awake while runs are at work, and by which setting.
             awake = "awake": AwakeRequest => AwakeView;
             /// What holds on this machine, and what the engine sees.

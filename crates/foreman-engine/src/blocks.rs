@@ -247,6 +247,9 @@ impl Card {
             expect: tokens::of_block(&self.block, self.run.revision, &self.offers),
             candidates: candidates(&self.offers),
             decided: self.decided.clone(),
+            secrets_notice: RunDetails::of(&self.run)
+                .ok()
+                .and_then(|details| details.secrets_notice()),
         }
     }
 }

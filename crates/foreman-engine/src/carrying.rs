@@ -8,6 +8,7 @@ use crate::failures::OrFail;
 use foreman_domain::{Failure, RunId};
 use foreman_runner::{Launch, Local, Place, RunnerContext, Source};
 use foreman_shim::protocol::{RunSpec, ShimIdentity};
+use foreman_shim::secrets::Secret;
 use std::io;
 use std::sync::Arc;
 
@@ -32,16 +33,18 @@ pub(crate) fn place(run: &RunId, details: &RunDetails) -> Place {
 }
 
 impl Engine {
-    /// Launches a run's shim with this spec; it answers when this returns.
+    /// Launches a run's shim with this spec, and the secrets that it names; it answers when this returns.
     pub async fn launch(
         &self,
         details: &RunDetails,
         spec: RunSpec,
+        secrets: Vec<Secret>,
     ) -> Result<ShimIdentity, Failure> {
         let launch = Launch {
             place: place(&spec.run, details),
             spec,
             source: Source::Here,
+            secrets,
         };
         self.runner.launch(&launch).await.or_fail()
     }

@@ -46,14 +46,15 @@ impl Engine {
             added: commit.added,
             removed: commit.removed,
         });
-        Ok(CommitPage {
+        let page = CommitPage {
             expect,
             head: found.head,
             total: found.listed,
             truncated: found.truncated,
             commits: commits.collect(),
             next: (given > 0 && next < found.listed).then_some(next),
-        })
+        };
+        self.without_secrets(page, &details).await
     }
 
     /// What one commit of the run up to `head` changes.
@@ -73,7 +74,7 @@ impl Engine {
         let mut shown = view(diff, None, run);
         let whole = tokens::of_diff(&head, &base, run.revision);
         shown.expect = tokens::of_commit(&whole, &commit);
-        Ok(shown)
+        self.without_secrets(shown, details).await
     }
 
     /// What one commit of the run up to `head` changes in one file.

@@ -19,6 +19,7 @@ use crate::provision::copying::{anchored, check_patterns};
 use crate::provision::project::Project;
 use crate::provision::{Cut, FOLLOW_UP, Plan, Provisioning, run_steps};
 use crate::spec::Work;
+use crate::toolchains;
 use foreman_domain::{
     About, At, CancelCause, Code, EventKind, FailReason, Failure, OrderId, Outcome, RunEvent,
     RunId, RunState, sanitize_line,
@@ -133,6 +134,9 @@ impl Engine {
             copied: Vec::new(),
             changes: None,
             follows: None,
+            toolchains: plan.toolchains.views.clone(),
+            secrets: plan.layers.secrets.clone(),
+            secret_versions: std::collections::BTreeMap::new(),
         }
     }
 
@@ -179,6 +183,8 @@ impl Engine {
         let pre = pre.map_err(|error| unusable(error, request.base.is_some()))?;
         self.refuse_data_in_a_repository().await?;
         let mut layers = self.layers(&repo, request).await?;
+        // One that is not there is said now, not when everything is made.
+        self.handed(&layers.secrets).await?;
         let account = Account::of_this_process(|name| std::env::var_os(name));
         let (rules, home) = (layers.policy.paths.clone(), account.home.clone());
         let layout = self.layout.clone();
@@ -192,14 +198,40 @@ impl Engine {
             };
             binds_of(&rules, &own, At::now())
         });
-        let (path_binds, warnings) = resolving.await.map_err(join)??;
+        let (mut path_binds, warnings) = resolving.await.map_err(join)??;
         layers.warnings.extend(warnings);
+        let toolchains = self
+            .toolchains(&repo, &pre.base_commit, &layers.toolchains)
+            .await?;
+        layers.policy.paths.extend(toolchains.rules());
+        let notes = toolchains.views.iter().flat_map(|view| &view.notes);
+        layers.warnings.extend(notes.cloned());
+        // What a rule of the operator's opens is shown as the rule says.
+        let by_rule = path_binds.clone();
+        path_binds.extend(
+            toolchains
+                .binds
+                .iter()
+                .filter(|bind| {
+                    !by_rule
+                        .iter()
+                        .any(|rule| bind.target.starts_with(&rule.target))
+                })
+                .cloned(),
+        );
+        path_binds.sort_by_key(|bind| bind.target.components().count());
         if let Some(program) = request.argv.first()
             && !request.env.iter().any(|(name, _)| name == "PATH")
         {
             let path = std::env::var_os("PATH");
-            refuse_unseen(program, path.as_deref(), &path_binds, &account.home)
-                .map_err(|failure| failure.about(About::Command))?;
+            refuse_unseen(
+                program,
+                path.as_deref(),
+                &toolchains.path(),
+                &path_binds,
+                &account.home,
+            )
+            .map_err(|failure| failure.about(About::Command))?;
         }
         let mut project = match request.prepare.no_project {
             true => Project::default(),
@@ -220,6 +252,7 @@ impl Engine {
             layers,
             account,
             path_binds,
+            toolchains,
             shim,
             work,
             project,
@@ -371,6 +404,20 @@ fn opening(plan: &Plan, details: &RunDetails) -> Vec<EventKind> {
             ),
         });
     }
+    first.extend(
+        plan.toolchains
+            .views
+            .iter()
+            .map(|view| EventKind::Progress {
+                stage: "toolchain".into(),
+                message: toolchains::in_words(view),
+            }),
+    );
+    first.extend(
+        details
+            .secrets_notice()
+            .map(|message| EventKind::Warning { message }),
+    );
     let warnings = plan.pre.warnings.iter().chain(&plan.layers.warnings);
     first.extend(
         warnings

@@ -1,16 +1,17 @@
 //! What the engine keeps about a run beside its log: where its things are and how it was started.
 
-use crate::api::{BaseView, ChangeCounts};
+use crate::api::{BaseView, ChangeCounts, ToolchainView};
 use crate::failures::{internal, io};
 use foreman_domain::{Code, Failure, RunId};
 use foreman_git::{GitError, Repository, Worktree};
-use foreman_policy::Bounds;
+use foreman_policy::{Bounds, SecretUse};
 use foreman_shim::ProcessIdentity;
 use foreman_shim::protocol::{RunFiles, ShimIdentity, cage_identity};
 use foreman_store::StoredRun;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -66,6 +67,15 @@ pub(crate) struct RunDetails {
     /// The run whose reviewed commits it starts from.
     #[serde(default)]
     pub follows: Option<Follows>,
+    /// Toolchains that it sees.
+    #[serde(default)]
+    pub toolchains: Vec<ToolchainView>,
+    /// Secrets that it is handed, by name.
+    #[serde(default)]
+    pub secrets: Vec<SecretUse>,
+    /// The version of each that it was handed, by name.
+    #[serde(default)]
+    pub secret_versions: BTreeMap<String, String>,
 }
 
 /// What a follow-up starts from.

@@ -12,6 +12,7 @@ use crate::provision::Fetches;
 use crate::recent::Recent;
 use crate::runs::Behind;
 use crate::service::Service;
+use crate::toolchains::LoginPath;
 use foreman_domain::{Epoch, Failure, RunId};
 use foreman_runner::RunnerContext;
 use foreman_store::{RequestKey, Store};
@@ -50,6 +51,8 @@ pub(crate) struct Engine {
     pub tasks: TaskTracker,
     /// Decisions of this process, for undoing by a clock that does not jump.
     pub decided: Recent,
+    /// Where the operator's login shell looks for programs.
+    pub login_path: LoginPath,
     /// Fires when hosting ends.
     pub cancel: CancellationToken,
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
@@ -79,6 +82,7 @@ impl Engine {
             behind: Behind::default(),
             tasks: TaskTracker::new(),
             decided: Recent::default(),
+            login_path: LoginPath::default(),
             cancel: CancellationToken::new(),
             turns: Mutex::default(),
         })
@@ -338,6 +342,15 @@ impl Commands for Session {
     }
     async fn orders_watched(&self, _request: WatchList) -> Result<Watched, Failure> {
         self.engine.watched().await
+    }
+    async fn secret_set(&self, request: SecretSet) -> Result<SecretView, Failure> {
+        self.engine.set_secret(request).await
+    }
+    async fn secret_list(&self, _: SecretList) -> Result<Secrets, Failure> {
+        self.engine.list_secrets().await
+    }
+    async fn secret_remove(&self, request: SecretRef) -> Result<SecretView, Failure> {
+        self.engine.remove_secret(request).await
     }
     async fn awake(&self, request: AwakeRequest) -> Result<AwakeView, Failure> {
         self.engine.keeping_awake(request).await

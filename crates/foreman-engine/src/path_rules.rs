@@ -76,7 +76,7 @@ fn refuse_floor(
 }
 
 /// Why no rule opens a path, as far as its name tells: "it is a store of credentials".
-fn closed(path: &Path, writable: bool, own: &Own<'_>) -> Option<String> {
+pub(crate) fn closed(path: &Path, writable: bool, own: &Own<'_>) -> Option<String> {
     let floor = path_floor(path, own.home, own.data)
         .or_else(|| path_floor(path, own.home, own.sockets))
         .or_else(|| writable.then(|| write_floor(path, own.home)).flatten());

@@ -16,10 +16,12 @@ pub(crate) use crate::policies::paths::{canonical, home};
 use crate::project_file::{NAME, ProjectFile, replace};
 use crate::socket_rules;
 use crate::tokens;
+use crate::toolchains::{Choice, rules_of};
 use foreman_domain::{About, At, Code, Failure, Revision, Scope};
 use foreman_git::Repository;
 use foreman_policy::{
-    Bounds, Layer, Policy, append_rule, parse_allow, parse_destination, parse_policy,
+    Bounds, Layer, Policy, PolicyFile, SecretUse, append_rule, parse_allow, parse_destination,
+    parse_policy,
 };
 use foreman_store::StoredAmendment;
 use std::path::{Path, PathBuf};
@@ -48,6 +50,38 @@ pub(crate) struct Layers {
     pub policy: Policy,
     pub bounds: Bounds,
     pub warnings: Vec<String>,
+    pub toolchains: Choice,
+    /// Secrets that the run is handed; each variable once.
+    pub secrets: Vec<SecretUse>,
+    /// Variables of the operator's that a policy file names.
+    pub pass: Vec<String>,
+}
+
+impl Layers {
+    /// The variables that policy files let through, where they are set.
+    pub fn passed(&self) -> Vec<(String, String)> {
+        let value = |name: &String| Some((name.clone(), std::env::var(name).ok()?));
+        self.pass.iter().filter_map(value).collect()
+    }
+
+    /// Takes what a file says beside rules; `by` is the file.
+    fn take_wishes(&mut self, file: &PolicyFile, by: &str) {
+        if let Some(toolchains) = file.toolchains.clone() {
+            let by = by.to_owned();
+            self.toolchains = Choice::Said { toolchains, by };
+        }
+        self.take_secrets(&file.secrets);
+        self.pass.extend(file.env.iter().cloned());
+    }
+
+    /// A later word about a variable counts.
+    fn take_secrets(&mut self, secrets: &[SecretUse]) {
+        for secret in secrets {
+            self.secrets
+                .retain(|known| known.variable != secret.variable);
+            self.secrets.push(secret.clone());
+        }
+    }
 }
 
 impl Engine {
@@ -60,6 +94,7 @@ impl Engine {
             let file = parse_policy(&source.name, &source.text, Layer::Order)
                 .or_fail()
                 .map_err(|failure: Failure| failure.about(About::Policy))?;
+            layers.take_wishes(&file, &source.name);
             layers.policy.egress.extend(file.egress);
             layers.policy.paths.extend(from_root(file.paths));
             layers.warnings.extend(file.warnings);
@@ -69,6 +104,11 @@ impl Engine {
             layers.warnings.extend(warnings);
             bounds = file.bounds;
         }
+        if let Some(toolchains) = request.toolchains.clone() {
+            let by = "as asked for".to_owned();
+            layers.toolchains = Choice::Said { toolchains, by };
+        }
+        layers.take_secrets(&request.secrets);
         for text in &request.allow {
             let rule = parse_allow(text)
                 .map_err(|error| policy_failure(Code::BadInput, &error).about(About::Allow))?;
@@ -85,6 +125,9 @@ impl Engine {
             policy: Policy::default(),
             bounds: Bounds::default(),
             warnings: Vec::new(),
+            toolchains: Choice::Detect,
+            secrets: Vec::new(),
+            pass: Vec::new(),
         };
         let Some(file) = self.project_file(repo).await? else {
             return Ok(layers);
@@ -100,6 +143,7 @@ impl Engine {
             return Ok(layers);
         }
         let parsed = parse_policy(NAME, &file.text, Layer::Project).or_fail()?;
+        layers.take_wishes(&parsed, NAME);
         layers.policy.egress = parsed.egress;
         layers.policy.paths = from_root(parsed.paths);
         layers.warnings = parsed.warnings;
@@ -113,34 +157,40 @@ impl Engine {
 
     /// The policy in force for a run, or the one that a new run of a repository would start with.
     pub async fn show_policy(&self, query: PolicyQuery) -> Result<PolicyView, Failure> {
-        let (policy, bounds, amendments, repo) = match (&query.run, &query.repo) {
-            (Some(typed), _) => {
-                let id = self.find_run(typed).await?;
-                let run = self.store.run(&id).await.or_fail()?;
-                let details = RunDetails::of(&run)?;
-                let amendments = self.store.amendments_of_run(&id).await.or_fail()?;
-                let bounds = details.bounds.raised_by(&run.policy);
-                (run.policy, bounds, amendments, details.repo)
-            }
-            (None, Some(path)) => {
-                let repo = open_repository(path).await?;
-                let layers = self.project_layer(&repo).await?;
-                let amendments = self
-                    .store
-                    .amendments_of_repo(&repo.slug())
-                    .await
-                    .or_fail()?;
-                let policy = with_project_rules(layers.policy, &amendments);
-                let bounds = layers.bounds.or(DEFAULTS).raised_by(&policy);
-                (policy, bounds, amendments, repo.root().to_owned())
-            }
-            (None, None) => {
-                return Err(Failure::new(
-                    Code::Usage,
-                    "neither a run nor a repository was named",
-                ));
-            }
-        };
+        let (policy, bounds, amendments, repo, toolchains, secrets) =
+            match (&query.run, &query.repo) {
+                (Some(typed), _) => {
+                    let id = self.find_run(typed).await?;
+                    let run = self.store.run(&id).await.or_fail()?;
+                    let details = RunDetails::of(&run)?;
+                    let amendments = self.store.amendments_of_run(&id).await.or_fail()?;
+                    let bounds = details.bounds.raised_by(&run.policy);
+                    let (toolchains, secrets) = (details.toolchains, details.secrets);
+                    let repo = details.repo;
+                    (run.policy, bounds, amendments, repo, toolchains, secrets)
+                }
+                (None, Some(path)) => {
+                    let repo = open_repository(path).await?;
+                    let layers = self.project_layer(&repo).await?;
+                    let amendments = self
+                        .store
+                        .amendments_of_repo(&repo.slug())
+                        .await
+                        .or_fail()?;
+                    let mut policy = with_project_rules(layers.policy, &amendments);
+                    let toolchains = self.toolchains_now(&repo, &layers.toolchains).await?.views;
+                    policy.paths.extend(rules_of(&toolchains));
+                    let bounds = layers.bounds.or(DEFAULTS).raised_by(&policy);
+                    let root = repo.root().to_owned();
+                    (policy, bounds, amendments, root, toolchains, layers.secrets)
+                }
+                (None, None) => {
+                    return Err(Failure::new(
+                        Code::Usage,
+                        "neither a run nor a repository was named",
+                    ));
+                }
+            };
         // The repository of an old run may be gone; its policy can be shown all the same.
         let project_file = match open_repository(&repo).await {
             Ok(repo) => self
@@ -158,6 +208,8 @@ impl Engine {
                 .map(|stored| stored.amendment)
                 .collect(),
             project_file: project_file.unwrap_or("absent").to_owned(),
+            toolchains,
+            secrets,
         })
     }
 

@@ -12,14 +12,25 @@ use foreman_domain::{Code, Failure};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Ours first, so that `foreman why` is found.
-const SYSTEM: &str =
-    "/run/foreman/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Before all others, so that `foreman why` is found.
+const OURS: &str = "/run/foreman/bin";
+const SYSTEM: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The search path of a run's steps: the system's folders, then those of the operator's own that
-/// `opened` makes visible.
-pub(crate) fn search_path(operator: Option<&OsStr>, opened: &[Bind]) -> String {
-    let mut path = SYSTEM.to_owned();
+/// The search path of a run's steps: folders of toolchains, the system's, then those of the operator's own
+/// that `opened` makes visible.
+pub(crate) fn search_path(
+    operator: Option<&OsStr>,
+    toolchains: &[PathBuf],
+    opened: &[Bind],
+) -> String {
+    let mut path = OURS.to_owned();
+    let toolchains = toolchains.iter().filter_map(|folder| folder.to_str());
+    for folder in toolchains.filter(|folder| !folder.contains(':')) {
+        path.push(':');
+        path.push_str(folder);
+    }
+    path.push(':');
+    path.push_str(SYSTEM);
     for folder in folders(operator) {
         let Some(text) = folder.to_str() else {
             continue;
@@ -38,6 +49,7 @@ pub(crate) fn search_path(operator: Option<&OsStr>, opened: &[Bind]) -> String {
 pub(crate) fn refuse_unseen(
     program: &str,
     operator: Option<&OsStr>,
+    toolchains: &[PathBuf],
     opened: &[Bind],
     home: &Path,
 ) -> Result<(), Failure> {
@@ -46,7 +58,7 @@ pub(crate) fn refuse_unseen(
         let is_covered = place.starts_with(home) && !is_opened(&place, opened);
         (is_covered && place.exists()).then_some(place)
     } else {
-        let seen = search_path(operator, opened);
+        let seen = search_path(operator, toolchains, opened);
         let seen: Vec<_> = seen.split(':').map(Path::new).collect();
         let is_there = |folder: &Path| folder.join(program).is_file();
         // `foreman` itself is put there by the cage.
@@ -111,9 +123,13 @@ mod tests {
             Some(OsStr::new(
                 "/home/op/bin:rel:/usr/bin:/opt/x/bin:/home/op/bin",
             )),
+            &[PathBuf::from("/home/op/.cargo/bin")],
             &[bind(Path::new("/home/op"))],
         );
-        assert_eq!(path, format!("{SYSTEM}:/home/op/bin"));
+        assert_eq!(
+            path,
+            format!("{OURS}:/home/op/.cargo/bin:{SYSTEM}:/home/op/bin")
+        );
     }
 
     #[test]
@@ -121,7 +137,7 @@ mod tests {
         let (home, bin) = with_agent();
         let path = bin.as_os_str();
         for program in ["my-agent", bin.join("my-agent").to_str().unwrap()] {
-            let refused = refuse_unseen(program, Some(path), &[], home.path()).unwrap_err();
+            let refused = refuse_unseen(program, Some(path), &[], &[], home.path()).unwrap_err();
             assert!(refused.message.contains("does not see it"), "{refused}");
             let hint = refused.hint.unwrap();
             assert!(hint.contains(bin.to_str().unwrap()), "{hint}");
@@ -143,7 +159,7 @@ mod tests {
         ] {
             let path = Some(bin.as_os_str());
             assert!(
-                refuse_unseen(program, path, opened, home.path()).is_ok(),
+                refuse_unseen(program, path, &[], opened, home.path()).is_ok(),
                 "{program}"
             );
         }

@@ -12,6 +12,7 @@ use crate::gate::check_plan::CheckPlan;
 use crate::gate::queue::Approved;
 use crate::gate::rounds::not_passed;
 use crate::gate::sync::short;
+use crate::secrets::no_secret_in;
 use crate::tokens;
 use crate::words::standing;
 use foreman_domain::{
@@ -19,6 +20,8 @@ use foreman_domain::{
 };
 use foreman_git::{Diff, GitError, Repository};
 use foreman_store::{RequestKey, StoredRun};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 impl Engine {
     /// The three-dot diff of a run and the token that a merge of it must name; or only what came after
@@ -64,6 +67,7 @@ impl Engine {
         let refusal = match &run.state {
             RunState::Review { .. } => refusal
                 .map(|why| (RefusedFor::Repository, why))
+                .or_else(|| Some((RefusedFor::Secret, gate.secrets.first()?.clone())))
                 .or_else(|| Some((RefusedFor::Checks, without_a_pass(&failed_checks)?))),
             RunState::Cancelled { .. } => Some((
                 RefusedFor::State,
@@ -75,8 +79,9 @@ impl Engine {
             state => Some((RefusedFor::State, format!("the run is {}", standing(state)))),
         };
         let mut shown = view(diff, refusal, &run);
+        shown.flags.splice(0..0, gate.secrets.iter().cloned());
         shown.gate = Some(gate);
-        Ok(shown)
+        self.without_secrets(shown, &details).await
     }
 
     /// What a reviewer of a run weighs beside its diff.
@@ -113,12 +118,28 @@ impl Engine {
                 .await?
             }
         };
+        let redactor = self.secrets_of(&details).await.redactor;
         Ok(DiffFileView {
-            patch: file.patch,
+            patch: redactor.text(&file.patch).into_owned(),
             truncated: file.truncated,
             binary: file.binary,
             old_size: file.old_size,
             new_size: file.new_size,
+        })
+    }
+
+    /// What is shown of a run's changes, without values of secrets in any of its texts.
+    pub(crate) async fn without_secrets<T: Serialize + DeserializeOwned>(
+        &self,
+        shown: T,
+        details: &RunDetails,
+    ) -> Result<T, Failure> {
+        if details.secrets.is_empty() {
+            return Ok(shown);
+        }
+        let redactor = self.secrets_of(details).await.redactor;
+        redactor.data(shown).map_err(|_| {
+            crate::failures::internal("a diff is nothing any more without the secrets in it")
         })
     }
 
@@ -160,7 +181,7 @@ impl Engine {
         let expect = tokens::of_diff(&diff.head, &base, run.revision);
         let mut shown = view(diff, None, run);
         shown.expect = expect;
-        Ok(shown)
+        self.without_secrets(shown, details).await
     }
 
     /// Fast-forwards the base branch to what was reviewed.
@@ -186,6 +207,8 @@ impl Engine {
                  --despite-checks REASON."
             )));
         }
+        let secrets = self.secrets_in(&details, head).await?;
+        no_secret_in(&secrets, request.with_secrets, "merged")?;
         self.store
             .note_request(self.epoch, key, id.as_str(), At::now())
             .await
@@ -274,7 +297,12 @@ impl Engine {
     ) -> Result<String, Failure> {
         self.sure().await?;
         let log = self.open_log(&run.id, details).await?;
-        let mut before = Vec::new();
+        let mut before: Vec<EventKind> = self
+            .secrets_in(details, head)
+            .await?
+            .into_iter()
+            .map(|message| EventKind::Warning { message })
+            .collect();
         if let Some(reason) = despite {
             let message = format!(
                 "to be merged although its checks did not pass: {}",

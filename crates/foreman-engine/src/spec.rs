@@ -108,6 +108,7 @@ pub(crate) fn spec(parts: Parts<'_>) -> RunSpec {
         steps: steps(details, work),
         base: details.worktree.base_commit.clone(),
         proxy: proxy(parts.proxy),
+        secrets: details.secrets.clone(),
         continues: None,
     }
 }

@@ -70,6 +70,14 @@ impl Repository {
         &self.common
     }
 
+    /// The main tree, where the shared directory is that of one.
+    #[must_use]
+    pub fn main_tree(&self) -> Option<PathBuf> {
+        let is_inside = self.common.file_name().is_some_and(|name| name == ".git");
+        let tree = self.common.parent().filter(|_| is_inside);
+        tree.map(Path::to_owned)
+    }
+
     /// A folder name for it: its own name made safe, and a short hash of where it is.
     #[must_use]
     pub fn slug(&self) -> String {

@@ -9,12 +9,15 @@ mod egress;
 mod paths;
 mod section;
 mod sockets;
+mod wishes;
 
 pub use bounds::parse_bounds;
 pub(crate) use egress::LONGEST_REASON;
 
 use crate::error::{Fault, PolicyError, quoted};
-use crate::{Bounds, EgressRule, Layer, Origin, PathRule, RuleId, SocketRule};
+use crate::{
+    Bounds, EgressRule, Layer, Origin, PathRule, RuleId, SecretUse, SocketRule, Toolchain,
+};
 use section::{Section, Source};
 use toml_edit::{Document, Item, TableLike};
 
@@ -23,7 +26,16 @@ const LARGEST: usize = 256 * 1024;
 /// Most rules of one file: each connection is compared with all of them.
 const MOST_RULES: usize = 1_000;
 
-const TOP_LEVEL: &[&str] = &["egress", "read", "write", "socket", "bounds"];
+const TOP_LEVEL: &[&str] = &[
+    "egress",
+    "read",
+    "write",
+    "socket",
+    "bounds",
+    "toolchains",
+    "secrets",
+    "env",
+];
 
 /// A policy file's content.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,6 +48,12 @@ pub struct PolicyFile {
     pub sockets: Vec<SocketRule>,
     /// Bounds of a run.
     pub bounds: Bounds,
+    /// Toolchains to show; found out when absent.
+    pub toolchains: Option<Vec<Toolchain>>,
+    /// Secrets that a run is to be handed.
+    pub secrets: Vec<SecretUse>,
+    /// Variables of the operator's that a run is to have.
+    pub env: Vec<String>,
     /// What is allowed but has less effect than it seems, or gives more away; sentences.
     pub warnings: Vec<String>,
 }
@@ -93,6 +111,7 @@ pub fn parse_policy(name: &str, text: &str, layer: Layer) -> Result<PolicyFile, 
         })?;
         file.bounds = bounds::read(&Section::new(source, "[bounds]", table, item.span()))?;
     }
+    wishes::read(&top, &mut file)?;
     Ok(file)
 }
 

@@ -27,6 +27,8 @@ mod quantity;
 mod render;
 mod rule;
 mod socket_floor;
+mod secret;
+mod toolchain;
 
 pub use address::{AddressClass, classify};
 pub use destination::{parse_allow, parse_destination};
@@ -48,3 +50,5 @@ pub use rule::{
     Rule, RuleId, SocketRule, Use,
 };
 pub use socket_floor::{socket_floor, socket_gives_away};
+pub use secret::{SecretUse, is_secret_name, parse_secret_use};
+pub use toolchain::{Toolchain, parse_toolchains};

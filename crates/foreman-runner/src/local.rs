@@ -70,7 +70,7 @@ impl RunnerContext for Local {
                 path: path.clone(),
                 source,
             })?;
-            Ok(start_shim(&shim, &path)?)
+            Ok(start_shim(&shim, &path, &launch.secrets)?)
         })
     }
 

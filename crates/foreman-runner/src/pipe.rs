@@ -70,6 +70,12 @@ impl Pipe {
                 why: "its repository was not packed",
             });
         };
+        if !launch.spec.secrets.is_empty() {
+            return Err(RunnerError::Unsupported {
+                place: self.dial.place().to_owned(),
+                why: "secrets are not handed to a run elsewhere",
+            });
+        }
         let offer = Offer {
             spec: without_places(launch.spec.clone()),
             branch: branch.clone(),

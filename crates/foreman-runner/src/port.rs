@@ -4,6 +4,7 @@ use foreman_domain::RunId;
 use foreman_shim::client::{ClientError, Hello, ShimClient, Welcome};
 use foreman_shim::launch::StartError;
 use foreman_shim::protocol::{RunFiles, RunSpec, ShimIdentity};
+use foreman_shim::secrets::Secret;
 use foreman_shim::station::{Presence, Reason};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -52,6 +53,9 @@ pub struct Launch {
     pub spec: RunSpec,
     /// Its repository.
     pub source: Source,
+    /// The secrets that the spec names. In memory only: a launch is written nowhere.
+    #[serde(skip)]
+    pub secrets: Vec<Secret>,
 }
 
 /// What is seen of a run from beside it.

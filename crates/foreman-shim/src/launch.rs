@@ -5,6 +5,7 @@
 //! environment that name places and locales. It is never tied to the life of its parent.
 
 use crate::protocol::{Request, Response, RunSpec, ShimIdentity, fence_record};
+use crate::secrets::{Secret, sealed};
 use crate::wire::{RequestLine, ResponseLine, Version};
 use foreman_domain::Fence;
 use std::fs::{File, OpenOptions};
@@ -24,6 +25,12 @@ pub enum StartError {
     Spec {
         /// Which file.
         path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its secrets could not be made ready to be handed over.
+    #[error("could not make the run's secrets ready")]
+    Secrets {
         /// Why.
         source: io::Error,
     },
@@ -77,12 +84,17 @@ const VARIABLES: &[&str] = &[
     "FOREMAN_LOG",
 ];
 
-/// Starts `program run spec_file` detached and waits until it answers hello on its socket. A shim
+/// Starts `program run spec_file` detached, hands it the secrets that the spec names, and waits until it
+/// answers hello on its socket. A shim
 /// that could not build its cage answers, too: its journal and exit record say why.
 ///
 /// # Errors
 /// When it cannot be started, ends before it answers (its last log line says why), or stays silent.
-pub fn start_shim(program: &Path, spec_file: &Path) -> Result<ShimIdentity, StartError> {
+pub fn start_shim(
+    program: &Path,
+    spec_file: &Path,
+    secrets: &[Secret],
+) -> Result<ShimIdentity, StartError> {
     let spec = read_spec(spec_file)?;
     let log_error = |source| StartError::Log {
         path: spec.files.log.clone(),
@@ -94,6 +106,12 @@ pub fn start_shim(program: &Path, spec_file: &Path) -> Result<ShimIdentity, Star
         .mode(0o600)
         .open(&spec.files.log)
         .map_err(log_error)?;
+    let input = match secrets {
+        [] => Stdio::null(),
+        secrets => sealed(secrets)
+            .map_err(|source| StartError::Secrets { source })?
+            .into(),
+    };
     let mut command = Command::new(program);
     command
         .arg("run")
@@ -105,7 +123,7 @@ pub fn start_shim(program: &Path, spec_file: &Path) -> Result<ShimIdentity, Star
                 .iter()
                 .filter_map(|name| Some((name, std::env::var_os(name)?))),
         )
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(log.try_clone().map_err(log_error)?)
         .stderr(log);
     detach(&mut command);

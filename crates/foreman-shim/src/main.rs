@@ -72,7 +72,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run { spec } => {
-            report::log_to_standard_error();
+            foreman_shim::log::to_standard_error();
             foreman_shim::shim::run(&spec)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -86,7 +86,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Station { stdio: _, place } => {
-            report::log_to_standard_error();
+            foreman_shim::log::to_standard_error();
             let place =
                 place.unwrap_or_else(|| station::default_place(|name| std::env::var_os(name)));
             let from = std::fs::File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
@@ -149,17 +149,5 @@ mod report {
     pub(super) fn error_line(text: &str) {
         // There is nowhere left to report that this failed.
         let _ = writeln!(io::stderr(), "{text}");
-    }
-
-    pub(super) fn log_to_standard_error() {
-        let filter = tracing_subscriber::EnvFilter::try_from_env("FOREMAN_LOG")
-            .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-        tracing_subscriber::fmt()
-            // A log that cannot be written (full disk) must never take the run down with it.
-            .log_internal_errors(false)
-            .with_env_filter(filter)
-            .with_writer(io::stderr)
-            .with_ansi(false)
-            .init();
     }
 }

@@ -11,7 +11,7 @@ use foreman_domain::{
     Amendment, BlockId, Breach, Epoch, EventSeq, Fence, HoldId, LogStream, Outcome, Record,
     Revision, RunEpoch, RunId, ShellId, StepKind, StepName, StepResult,
 };
-use foreman_policy::{Bounds, Policy};
+use foreman_policy::{Bounds, Policy, SecretUse};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -43,6 +43,10 @@ pub struct RunSpec {
     pub base: String,
     /// The operator's own proxy settings, as found in the engine's environment.
     pub proxy: ProxySettings,
+    /// Secrets that setup, agent and check steps get in their environment, by name. Their values are on the
+    /// shim's standard input, and in no file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretUse>,
     /// Set for a later supervisor of a run that has had one before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<Continues>,

@@ -21,6 +21,7 @@ mod world;
 
 pub mod repos;
 pub mod suite;
+pub mod toolchains;
 
 pub use arena::{Arena, Job, Reply};
 pub use bench::{Bench, Who, run};

@@ -31,6 +31,7 @@ fn block(number: u32, at: &str, state: BlockState) -> BlockView {
         expect: String::new(),
         candidates: vec![],
         decided: None,
+        secrets_notice: None,
     }
 }
 

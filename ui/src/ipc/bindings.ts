@@ -131,6 +131,12 @@ export const commands = {
 	ordersWatch: (request: WatchChange) => typedError<Watched, Failure>(__TAURI_INVOKE("orders_watch", { request })),
 	/**  Watched folders, and what became of their files. */
 	ordersWatched: (request: WatchList) => typedError<Watched, Failure>(__TAURI_INVOKE("orders_watched", { request })),
+	/**  Keeps a secret under a name. Its value is in no answer. */
+	secretSet: (request: SecretSet) => typedError<SecretView, Failure>(__TAURI_INVOKE("secret_set", { request })),
+	/**  Names of all secrets that are kept. */
+	secretList: (request: SecretList) => typedError<Secrets, Failure>(__TAURI_INVOKE("secret_list", { request })),
+	/**  Forgets a secret. */
+	secretRemove: (request: SecretRef) => typedError<SecretView, Failure>(__TAURI_INVOKE("secret_remove", { request })),
 	/**  Whether the machine is kept awake while runs are at work, and by which setting. */
 	awake: (request: AwakeRequest) => typedError<AwakeView, Failure>(__TAURI_INVOKE("awake", { request })),
 	/**  What holds on this machine, and what the engine sees. */
@@ -601,6 +607,8 @@ export type BlockView = {
 	candidates: Candidate[],
 	/**  Who decided and when, in words, when it is decided. */
 	decided: string | null,
+	/**  What an operator must know before anything is opened for a run that has secrets, as a sentence. */
+	secrets_notice?: string | null,
 } & Block;
 
 /**  Blocks. */
@@ -1680,6 +1688,11 @@ export type GateSummary = {
 	open: string[],
 	/**  Subjects that were refused. */
 	denied: string[],
+	/**
+	 *  That its commits contain secrets that it was handed, or that this cannot be told. Any of these needs an
+	 *  explicit word to be merged or pushed.
+	 */
+	secrets?: string[],
 	/**  Bounds that were reached, with the figures. */
 	bounds: string[],
 	/**  Files outside the scope that its order declared. Untrusted text. */
@@ -1931,6 +1944,8 @@ export type MergeRequest = {
 	expect: string,
 	/**  Why it is merged although its checks did not pass; recorded. */
 	despite_checks?: string | null,
+	/**  Merge it although it contains a secret, or although that cannot be told. */
+	with_secrets?: boolean,
 };
 
 /**  The merge queue. */
@@ -2385,6 +2400,10 @@ export type PolicyView = {
 	amendments: Amendment[],
 	/**  State of the repository's policy file: `absent`, `trusted`, `untrusted`, `changed`. */
 	project_file: string,
+	/**  Toolchains that it shows. */
+	toolchains?: ToolchainView[],
+	/**  Secrets that a run is handed, by name. */
+	secrets?: SecretUse[],
 };
 
 /**  A destination to explain. */
@@ -2487,6 +2506,8 @@ export type PushRequest = {
 	branch?: string | null,
 	/**  Replace what the same run pushed there before, if it still is what is there. */
 	replace?: boolean,
+	/**  Push it although it contains a secret, or although that cannot be told. */
+	with_secrets?: boolean,
 };
 
 /**  What was pushed. */
@@ -2725,6 +2746,10 @@ export type RunCreate = {
 	proxy: ([string, string])[],
 	/**  How the worktree is made ready. */
 	prepare?: Preparation,
+	/**  Toolchains to show; those that the policy names or the repository tells of when absent. */
+	toolchains?: Toolchain[] | null,
+	/**  Secrets to hand to it, by name. */
+	secrets?: SecretUse[],
 };
 
 /**  Everything about a run that its row in a list does not say. */
@@ -2753,6 +2778,12 @@ export type RunDetailsView = {
 	terminal: TerminalSize | null,
 	/**  Names of the variables that were given to it beside the usual ones. Never their values. */
 	env_names: string[],
+	/**  Secrets that it was handed, by name, and in which variable. Never their values. */
+	secrets?: SecretUse[],
+	/**  What that means, as a sentence. */
+	secrets_notice?: string | null,
+	/**  Toolchains of the operator's that it sees. */
+	toolchains?: ToolchainView[],
 	/**  What the probes of its newest start saw. */
 	walls: ProbedWall[],
 	/**  Its steps, in the order in which they started. */
@@ -3092,6 +3123,61 @@ export type SearchRequest = {
 	limit: number | null,
 };
 
+/**  Which secrets. */
+export type SecretList = Record<string, never>;
+
+/**  Names a secret. */
+export type SecretRef = {
+	/**  Its name. */
+	name: string,
+};
+
+/**  Keep a secret. */
+export type SecretSet = {
+	/**  Its name. */
+	name: string,
+	/**  Its value: at least 8 bytes, at most 16 KiB. */
+	value: SecretValue,
+	/**  Where it is kept. */
+	store?: SecretStore,
+};
+
+/**  Where a secret is kept. */
+export type SecretStore = 
+/**  The keyring of the operator's session. */
+"keyring" | 
+/**  A file of the data directory that only its owner can read, not encrypted. */
+"file";
+
+/**  A secret that a run is handed: which, and as what. */
+export type SecretUse = {
+	/**  Its name in the store. */
+	name: string,
+	/**  The variable that holds its value in the cage. */
+	variable: string,
+};
+
+/**  A value. It is shown nowhere, not by accident either. */
+export type SecretValue = string;
+
+/**  A secret, without its value. */
+export type SecretView = {
+	/**  Its name. */
+	name: string,
+	/**  Where it is kept. */
+	store: SecretStore,
+	/**  When its value was set. */
+	set_at: At,
+};
+
+/**  Secrets that are kept. */
+export type Secrets = {
+	/**  By name. */
+	secrets: SecretView[],
+	/**  Why those of the keyring are not among them; absent when they are. */
+	keyring: string | null,
+};
+
 /**  What the operator set in the window. */
 export type Settings = {
 	/**  Colours. */
@@ -3396,6 +3482,42 @@ export type Theme =
 "dark" | 
 /**  Light. */
 "light";
+
+/**  A family of compilers, interpreters and package managers. */
+export type Toolchain = 
+/**  rustup, cargo. */
+"rust" | 
+/**  node, npm, pnpm; from nvm, fnm, volta, or the search path. */
+"node" | 
+/**  Python, pip; from pyenv, uv, or the search path. */
+"python" | 
+/**  go. */
+"go" | 
+/**  Java, maven, gradle; from SDKMAN!, `JAVA_HOME`, or the search path. */
+"jvm";
+
+/**  A toolchain of the operator's, as a run sees it. */
+export type ToolchainView = {
+	/**  Which. */
+	toolchain: Toolchain,
+	/**
+	 *  Who says that it is needed: a file of the repository, a policy file, or "as asked for". Untrusted
+	 *  text.
+	 */
+	chosen_by: string,
+	/**  False where the operator has none that may be shown: a run has what the system has. */
+	found: boolean,
+	/**  Folders and files that are shown, read-only, at their own places. */
+	mounts: string[],
+	/**  Folders that programs are looked for in, before the system's. */
+	path: string[],
+	/**  Variables that are set. */
+	set: ([string, string])[],
+	/**  Names of variables of the operator's that are let through. */
+	passes: string[],
+	/**  What is not shown and why, as sentences. */
+	notes: string[],
+};
 
 /**  Trust a repository's policy file. */
 export type TrustRequest = {

@@ -80,6 +80,7 @@ pub struct OrderAddArgs {
         value_name = "FILE",
         help_heading = "Order",
         conflicts_with_all = ["argv", "id", "title", "base", "allow", "policy", "bounds", "setup", "check", "env",
+            "secret", "toolchain",
             "unattended", "hold_reads", "attempts", "hints", "text", "more"]
     )]
     pub file: Option<PathBuf>,

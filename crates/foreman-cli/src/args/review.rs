@@ -54,6 +54,9 @@ pub struct MergeArgs {
     /// Merge although a check failed or did not run; the reason is recorded.
     #[arg(long, value_name = "REASON")]
     pub despite_checks: Option<String>,
+    /// Merge although the change contains a secret that the run was handed, or although that cannot be told.
+    #[arg(long, conflicts_with = "queue")]
+    pub with_secret: bool,
 }
 
 /// Arguments of `foreman merges`.
@@ -83,4 +86,7 @@ pub struct PushArgs {
     /// Replace what this run pushed there before, while nobody else has changed it.
     #[arg(long)]
     pub replace: bool,
+    /// Push although the change contains a secret that the run was handed, or although that cannot be told.
+    #[arg(long)]
+    pub with_secret: bool,
 }

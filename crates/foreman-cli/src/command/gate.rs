@@ -184,6 +184,7 @@ pub async fn push(args: PushArgs, engine: &impl Commands, answer: &Answer) -> Do
         remote: args.remote,
         branch: args.branch,
         replace: args.replace,
+        with_secrets: args.with_secret,
     };
     let pushed = engine.run_push(request).await?;
     if answer.is_json() {
@@ -209,6 +210,10 @@ pub async fn push(args: PushArgs, engine: &impl Commands, answer: &Answer) -> Do
 /// What a reviewer weighs, each on a line; nothing where there is nothing to say.
 pub fn summary(gate: &GateSummary, answer: &Answer) -> io::Result<()> {
     let paint = answer.paint();
+    for sentence in &gate.secrets {
+        let text = format!("  SECRET: {}", sanitize_line(sentence));
+        answer.line(&paint.paint(Tone::Bad, &text))?;
+    }
     let lists = [
         ("decided", &gate.amendments),
         ("held", &gate.open),

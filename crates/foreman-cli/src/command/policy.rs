@@ -76,6 +76,13 @@ fn draw(view: &PolicyView, answer: &Answer) -> std::io::Result<()> {
             answer.line(&format!("         {what}"))?;
         }
     }
+    draw_toolchains(view, answer)?;
+    if !view.secrets.is_empty() {
+        heading("Secrets that a run is handed")?;
+        for secret in &view.secrets {
+            answer.line(&format!("  {}", sanitize_line(&secret.to_string())))?;
+        }
+    }
     heading("Bounds")?;
     answer.line(&format!("  {}", bounds(&view.bounds)))?;
     heading("Decisions, newest first")?;
@@ -123,6 +130,37 @@ fn named(path: &Path, applies: &Use, expires: Option<At>) -> String {
         name.push_str(&format!(" until {expires}"));
     }
     sanitize_line(&name)
+}
+
+fn draw_toolchains(view: &PolicyView, answer: &Answer) -> std::io::Result<()> {
+    answer.line(&answer.paint().paint(Tone::Strong, "Toolchains"))?;
+    if view.toolchains.is_empty() {
+        answer.line("  none: the repository tells of none, or none is wanted")?;
+    }
+    for toolchain in &view.toolchains {
+        let found = match (toolchain.found, toolchain.mounts.is_empty()) {
+            (false, _) => "none of yours was found",
+            (true, true) => "the system's",
+            (true, false) => "yours, read-only, with caches of the run's own",
+        };
+        let head = format!(
+            "  {}  {found} ({})",
+            toolchain.toolchain, toolchain.chosen_by
+        );
+        answer.line(&sanitize_line(&head))?;
+        let names = toolchain.set.iter().map(|(name, _)| name);
+        let names: Vec<&str> = names.chain(&toolchain.passes).map(String::as_str).collect();
+        if !names.is_empty() {
+            answer.line(&sanitize_line(&format!(
+                "    variables: {}",
+                names.join(", ")
+            )))?;
+        }
+        for note in &toolchain.notes {
+            answer.line(&format!("    {}", sanitize_line(note)))?;
+        }
+    }
+    Ok(())
 }
 
 fn destination(rule: &EgressRule) -> String {

@@ -54,8 +54,12 @@ pub async fn merge(args: MergeArgs, engine: &impl Commands, answer: &Answer) -> 
             let view = engine.run_diff(request).await?;
             show(&view, answer)?;
             // The queue syncs and checks; and a reason was given for checks that did not pass.
-            let only_checks = view.refused_for == Some(RefusedFor::Checks);
-            let is_met = args.queue || (args.despite_checks.is_some() && only_checks);
+            let is_meant = match view.refused_for {
+                Some(RefusedFor::Checks) => args.despite_checks.is_some(),
+                Some(RefusedFor::Secret) => args.with_secret,
+                _ => false,
+            };
+            let is_met = args.queue || is_meant;
             if let Some(why) = &view.refusal
                 && !is_met
             {
@@ -72,6 +76,7 @@ pub async fn merge(args: MergeArgs, engine: &impl Commands, answer: &Answer) -> 
         run: args.run.clone(),
         expect,
         despite_checks: args.despite_checks,
+        with_secrets: args.with_secret,
     };
     if args.queue {
         let entry = engine.merge_queue(request).await?;

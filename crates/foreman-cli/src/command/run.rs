@@ -118,6 +118,18 @@ pub(super) fn request(args: RunArgs, answer: &Answer) -> Result<RunCreate, Failu
         env: variables(&args.env, |name| std::env::var(name).ok())?,
         proxy: proxies(|name| std::env::var(name).ok()),
         prepare: args.prepare.into(),
+        toolchains: args
+            .toolchain
+            .as_deref()
+            .map(foreman_policy::parse_toolchains)
+            .transpose()
+            .map_err(bad_policy)?,
+        secrets: args
+            .secret
+            .iter()
+            .map(|secret| foreman_policy::parse_secret_use(secret))
+            .collect::<Result<_, _>>()
+            .map_err(bad_policy)?,
     })
 }
 

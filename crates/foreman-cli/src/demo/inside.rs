@@ -101,6 +101,7 @@ async fn review(
         }
     }
     let request = MergeRequest {
+        with_secrets: false,
         run: run.id.to_string(),
         expect: view.expect.clone(),
         despite_checks: None,

@@ -81,6 +81,7 @@ pub(crate) fn view(number: u32) -> BlockView {
             ),
         ],
         decided: None,
+        secrets_notice: None,
     }
 }
 

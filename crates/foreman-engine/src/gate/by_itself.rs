@@ -194,6 +194,7 @@ fn of_gate(gate: &GateSummary) -> Vec<String> {
             "it changes a file outside of its scope",
         ),
         (&gate.steering, "it changes"),
+        (&gate.secrets, "a secret"),
         (&gate.submodules, "it changes a link to another repository"),
     ];
     for (list, what) in lists {

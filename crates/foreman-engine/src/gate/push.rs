@@ -5,6 +5,7 @@ use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::OrFail;
 use crate::review::git;
+use crate::secrets::no_secret_in;
 use crate::tokens;
 use crate::words::standing;
 use foreman_domain::{At, Code, EventKind, Failure, Outcome, RunState};
@@ -53,6 +54,8 @@ impl Engine {
             )
             .hint(format!("Look again: `foreman diff {id}`.")));
         }
+        let secrets = self.secrets_in(&details, &head).await?;
+        no_secret_in(&secrets, request.with_secrets, "pushed")?;
         let branch = request
             .branch
             .clone()

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::failures::{OrFail, join};
 use crate::gate::rounds::{Attended, not_passed};
 use crate::gate::sync::head_in_review;
+use crate::secrets::no_secret_in;
 use crate::words::standing;
 use foreman_domain::{At, Code, EventKind, Failure, RunId, RunState, sanitize_line};
 use foreman_store::{AskedBy, MergeFilter, MergeStanding, NewMerge, RequestKey, StoredMerge};
@@ -50,6 +51,7 @@ impl Engine {
             let _turn = self.turn(&id).await;
             self.not_at_work(&id).await?;
             let approved = self.approved(&id, &request).await?;
+            self.refuse_secrets_in_queue(&id, &approved.head).await?;
             let new = NewMerge {
                 run: id.clone(),
                 by: AskedBy::Operator,
@@ -70,6 +72,13 @@ impl Engine {
                 "run {approved} is not in the queue that it was put in"
             ))
         })
+    }
+
+    /// The queue has nobody to ask: what says a secret is merged by hand, with a word about it.
+    async fn refuse_secrets_in_queue(&self, run: &RunId, head: &str) -> Result<(), Failure> {
+        let details = RunDetails::of(&self.store.run(run).await.or_fail()?)?;
+        let secrets = self.secrets_in(&details, head).await?;
+        no_secret_in(&secrets, false, "queued")
     }
 
     /// The queue; waits, when asked to, until no entry of the run is under way.
@@ -327,6 +336,10 @@ impl Engine {
         .await?;
         if behind > 0 {
             return Ok(None);
+        }
+        let secrets = self.secrets_in(&details, head).await?;
+        if let Err(failure) = no_secret_in(&secrets, false, "merged") {
+            return Ok(Some(Processed::Returned(failure.message)));
         }
         let despite = entry.despite.as_deref();
         match self

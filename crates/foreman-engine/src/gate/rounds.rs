@@ -233,6 +233,8 @@ impl Engine {
         // Refused before anything is made.
         self.options.find_shim()?;
         self.clear_away(&stored.id, round).await?;
+        // What the agent left in the tree may say them, so they are looked for in what a check says.
+        let (secrets, _) = self.handed(&round.secrets).await?;
         let (blocks, holds) = self.store.highest_block(&stored.id).await.or_fail()?;
         let before = Continues {
             blocks,
@@ -270,7 +272,7 @@ impl Engine {
             }))
         });
         let started = match preparing.await.map_err(join)? {
-            Ok(spec) => self.launch(&begun, spec).await.map(drop),
+            Ok(spec) => self.launch(&begun, spec, secrets).await.map(drop),
             Err(failure) => Err(failure),
         };
         // A supervisor that wrote down who it is has begun, however soon it ended.

@@ -58,6 +58,7 @@ impl Engine {
             amendments: self.amendments_in_words(run).await?,
             open,
             denied,
+            secrets: self.secrets_in(details, head).await?,
             bounds: self.bounds_in_words(run).await?,
             outside_scope: outside(&touched, claim.as_ref()),
             steering: steered,

@@ -7,7 +7,10 @@ use crate::api::{
     AgentDraft, OrderDraft, OrderGate, OrderSource, OrderSpec, PolicySource, RunCreate,
 };
 use foreman_domain::{At, Code, Failure, OrderId, Wall};
-use foreman_policy::{Bounds, parse_allow, parse_bounds, parse_duration};
+use foreman_policy::{
+    Bounds, SecretUse, Toolchain, parse_allow, parse_bounds, parse_duration, parse_secret_use,
+    parse_toolchains,
+};
 use foreman_schedule::{
     Autonomy, Cadence, Complexity, Enforcement, Hints, Impact, Missed, Recurrence, ScopeClaim,
 };
@@ -32,6 +35,8 @@ pub(super) const KEYS: &[&str] = &[
     "unattended",
     "hold_reads",
     "accept_weaker",
+    "toolchains",
+    "secrets",
     "priority",
     "impact",
     "complexity",
@@ -65,6 +70,8 @@ pub(super) const SHARED: &[&str] = &[
     "unattended",
     "hold_reads",
     "accept_weaker",
+    "toolchains",
+    "secrets",
     "impact",
     "autonomy",
     "kind",
@@ -122,6 +129,8 @@ pub(super) fn order(
             copy: section.texts("copy")?,
             ..crate::api::Preparation::default()
         },
+        toolchains: toolchains(section)?,
+        secrets: secrets(section)?,
         ..RunCreate::new(repo, argv)
     };
     let spec = OrderSpec {
@@ -170,6 +179,24 @@ fn allow(section: &Section<'_>) -> Result<Vec<String>, Failure> {
         })?;
     }
     Ok(allow)
+}
+
+fn toolchains(section: &Section<'_>) -> Result<Option<Vec<Toolchain>>, Failure> {
+    if section.get("toolchains").is_none() {
+        return Ok(None);
+    }
+    let text = section.texts("toolchains")?.join(",");
+    let read = parse_toolchains(&text);
+    read.map(Some).map_err(|error| {
+        section.because("toolchains", crate::failures::policy(error.code(), &error))
+    })
+}
+
+fn secrets(section: &Section<'_>) -> Result<Vec<SecretUse>, Failure> {
+    let texts = section.texts("secrets")?;
+    let read = texts.iter().map(|text| parse_secret_use(text));
+    read.collect::<Result<_, _>>()
+        .map_err(|error| section.because("secrets", crate::failures::policy(error.code(), &error)))
 }
 
 fn bounds(section: &Section<'_>) -> Result<Bounds, Failure> {

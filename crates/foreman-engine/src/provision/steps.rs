@@ -14,6 +14,7 @@ use crate::log::RunLog;
 use crate::policies::Layers;
 use crate::programs::search_path;
 use crate::spec::{Parts, Work, give_away, spec};
+use crate::toolchains::Toolchains;
 use crate::words::count;
 use foreman_cage::Bind;
 use foreman_domain::{Code, EventKind, Failure, RunId};
@@ -34,7 +35,9 @@ pub(crate) struct Plan {
     pub pre: Preflight,
     pub layers: Layers,
     pub account: Account,
+    /// What path rules and toolchains show.
     pub path_binds: Vec<Bind>,
+    pub toolchains: Toolchains,
     pub shim: PathBuf,
     pub work: Work,
     pub project: Project,
@@ -243,16 +246,29 @@ impl<'a> Provisioning<'a> {
             .shadow
             .clone()
             .ok_or_else(|| internal("a run was to start without its git directory"))?;
-        let path = search_path(std::env::var_os("PATH").as_deref(), &self.plan.path_binds);
+        let path = search_path(
+            std::env::var_os("PATH").as_deref(),
+            &self.plan.toolchains.path(),
+            &self.plan.path_binds,
+        );
+        // What was asked for by name comes last, and counts.
+        let mut asked = self.plan.toolchains.variables();
+        asked.extend(self.plan.layers.passed());
+        asked.extend(self.request.env.iter().cloned());
         let env = of_steps(
             &self.plan.account,
             &path,
             |name| std::env::var_os(name),
             std::env::vars_os(),
             self.request.terminal.is_some(),
-            &self.request.env,
+            &asked,
             &shadow.env,
         )?;
+        let (secrets, versions) = self.engine.handed(&self.details.secrets).await?;
+        if self.details.secret_versions != versions {
+            self.details.secret_versions = versions;
+            self.save_details().await?;
+        }
         let spec = spec(Parts {
             run: &self.id,
             details: &self.details,
@@ -282,7 +298,7 @@ impl<'a> Provisioning<'a> {
             }
         });
         let started = match cleared.await {
-            Ok(()) => self.engine.launch(&self.details, spec).await,
+            Ok(()) => self.engine.launch(&self.details, spec, secrets).await,
             Err(failure) => Err(failure),
         };
         match started {

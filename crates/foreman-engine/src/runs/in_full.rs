@@ -77,6 +77,9 @@ impl Engine {
                 .flat_map(|asked| &asked.env)
                 .map(|(name, _)| name.clone())
                 .collect(),
+            secrets_notice: details.secrets_notice(),
+            secrets: details.secrets.clone(),
+            toolchains: details.toolchains.clone(),
             bounds_kept: seen.bounds_kept,
             walls: seen.walls,
             steps,

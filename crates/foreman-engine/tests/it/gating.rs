@@ -22,6 +22,7 @@ fn merge(run: &RunId, diff: &DiffView) -> MergeRequest {
         run: run.to_string(),
         expect: diff.expect.clone(),
         despite_checks: None,
+        with_secrets: false,
     }
 }
 
@@ -159,6 +160,7 @@ async fn a_run_is_synced_checked_again_and_merged() {
             run: run.id.to_string(),
             expect: before.expect,
             despite_checks: None,
+            with_secrets: false,
         })
         .await
         .unwrap_err();
@@ -432,6 +434,7 @@ async fn exactly_what_was_reviewed_is_pushed() {
         remote: "origin".into(),
         branch: branch.map(str::to_owned),
         replace,
+        with_secrets: false,
     };
     let stale = host.run_push(push("feed", None, false)).await.unwrap_err();
     assert_eq!(stale.code, Code::Stale);

@@ -19,6 +19,7 @@ fn merge(run: &RunId, expect: &str) -> MergeRequest {
         run: run.to_string(),
         expect: expect.into(),
         despite_checks: None,
+        with_secrets: false,
     }
 }
 

@@ -568,3 +568,40 @@ fn a_port_of_this_machine_is_opened_by_the_name_host_alone() {
     }
     assert!(crate::parse_allow("udp:host:5432").is_err());
 }
+
+#[test]
+fn toolchains_secrets_and_variables_are_named() {
+    let file = parse(
+        "toolchains = [\"rust\", \"node\"]\nsecrets = [\"API_KEY\", \"DB=PGPASSWORD\"]\n[env]\npass = [\"CI\"]\n",
+    )
+    .unwrap();
+    let wanted = [crate::Toolchain::Rust, crate::Toolchain::Node];
+    assert_eq!(file.toolchains.as_deref(), Some(&wanted[..]));
+    let secrets: Vec<_> = file.secrets.iter().map(ToString::to_string).collect();
+    assert_eq!(secrets, ["API_KEY", "DB=PGPASSWORD"]);
+    assert_eq!(file.env, ["CI"]);
+    assert_eq!(parse("").unwrap().toolchains, None);
+    assert_eq!(
+        parse("toolchains = [\"none\"]").unwrap().toolchains,
+        Some(vec![])
+    );
+}
+
+#[test]
+fn what_can_be_no_wish_is_refused_with_its_place() {
+    for (text, said) in [
+        ("toolchains = \"rust\"", "is a list of texts"),
+        ("toolchains = [\"cobol\"]", "cobol"),
+        ("secrets = [1]", "is a list of texts"),
+        ("secrets = [\"A\", \"B=A\"]", "two secrets"),
+        ("env = 1", "one table"),
+        ("[env]\npass = [\"A=1\"]", "name of a variable"),
+        ("[env]\nset = [\"A\"]", "not a key"),
+    ] {
+        let error = refused(text);
+        assert!(error.to_string().contains(said), "{text}: {error}");
+    }
+    // A value that was written by mistake is not repeated.
+    let error = refused("secrets = [\"KEY=hunter2-hunter2\"]");
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+}

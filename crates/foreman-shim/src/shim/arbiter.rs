@@ -290,7 +290,7 @@ impl Inner {
                 why,
                 reason: String::new(),
             },
-            None => state.policy.judge(Question::of(subject), at),
+            None => self.ruling(state, subject, at),
         };
         let answer = match ruling {
             Ruling::Allow {
@@ -321,6 +321,25 @@ impl Inner {
             self.tell_due(state);
         }
         answer
+    }
+
+    /// What the policy says of a subject. One whose very name says a secret is refused: asking for it, or
+    /// showing it on a card, would give the value away.
+    fn ruling(&self, state: &State, subject: &Subject, at: At) -> Ruling {
+        let names = self
+            .feed
+            .redactor()
+            .names_in(subject.to_string().as_bytes());
+        match names.first() {
+            None => state.policy.judge(Question::of(subject), at),
+            Some(name) => Ruling::Refuse {
+                by: Decider::Floor,
+                why: format!(
+                    "Its name says the secret {name}, which leaves a run only as what it is sent"
+                ),
+                reason: String::new(),
+            },
+        }
     }
 
     /// Refuses by the floor or a denial, and keeps it for `foreman why`.

@@ -11,13 +11,14 @@
 //! kept, and each next try writes it again.
 
 use crate::journal::{Index, JournalError, Writer};
+use crate::redact::Redactor;
 use foreman_domain::{
     At, Event, EventKind, EventSeq, ProcessRef, RunId, StepName, WIRE_VERSION, pack,
 };
 use std::collections::VecDeque;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
@@ -64,6 +65,8 @@ struct Shared {
     index: Mutex<Index>,
     durable: watch::Sender<EventSeq>,
     failure: watch::Sender<Option<FeedFailure>>,
+    /// Takes values of secrets out of everything that is told.
+    redactor: OnceLock<Redactor>,
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +113,7 @@ impl Feed {
             index: Mutex::new(index),
             durable: watch::Sender::new(last),
             failure: watch::Sender::new(None),
+            redactor: OnceLock::new(),
         }));
         let shared = Arc::clone(&feed.0);
         let thread = std::thread::Builder::new()
@@ -118,6 +122,16 @@ impl Feed {
             .spawn(move || write_until_closed(&shared, writer))
             .map_err(open_error)?;
         Ok((feed.clone(), FeedThread { feed, thread }))
+    }
+
+    /// From here on nothing is told with a value that this finds. Counts once, before anything is told.
+    pub(super) fn redact(&self, redactor: Redactor) {
+        let _ = self.0.redactor.set(redactor);
+    }
+
+    /// What finds values of secrets in this run.
+    pub(super) fn redactor(&self) -> Redactor {
+        self.0.redactor.get().cloned().unwrap_or_default()
     }
 
     /// Tells an event; gives its number.
@@ -160,6 +174,7 @@ impl Feed {
         step: Option<&StepName>,
         process: Option<ProcessRef>,
     ) -> EventSeq {
+        let (kind, process) = self.without_secrets(kind, process);
         let mut queue = lock(&self.0.queue);
         if queue.closed || queue.events.len() >= QUEUE_HARD {
             queue.dropped += 1;
@@ -185,6 +200,28 @@ impl Feed {
             self.0.filled.notify_one();
         }
         seq
+    }
+
+    /// The event without values of secrets. Output has none any more: it was looked through as it came,
+    /// whatever pieces it came in.
+    fn without_secrets(
+        &self,
+        kind: EventKind,
+        process: Option<ProcessRef>,
+    ) -> (EventKind, Option<ProcessRef>) {
+        let redactor = match (self.0.redactor.get(), &kind) {
+            (None, _) | (_, EventKind::Output { .. }) => return (kind, process),
+            (Some(redactor), _) => redactor,
+        };
+        let tag = kind.tag();
+        redactor.data((kind, process)).unwrap_or_else(|names| {
+            let names: Vec<String> = names.into_iter().collect();
+            let message = format!(
+                "an event of the kind \"{tag}\" was left out, because it said the secret {}",
+                names.join(", ")
+            );
+            (EventKind::Warning { message }, None)
+        })
     }
 
     fn enqueue(

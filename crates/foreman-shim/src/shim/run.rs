@@ -23,9 +23,11 @@ use crate::ProcessIdentity;
 use crate::identity::IdentityError;
 use crate::journal::JournalError;
 use crate::protocol::{ExitRecord, RunSpec, ShimIdentity, cage_identity};
+use crate::redact::Redactor;
+use crate::secrets;
 use foreman_cage::gateway::{self, Gateway, ProxyConfig};
 use foreman_cage::{Cage, Facts, LaunchError, Launched, files};
-use foreman_domain::{At, CancelCause, EventKind, FailReason, without_error_numbers};
+use foreman_domain::{At, CancelCause, EventKind, FailReason, StepKind, without_error_numbers};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,10 +123,12 @@ pub fn run(spec_file: &Path) -> Result<(), ShimError> {
     close_inherited_descriptors();
     // Fails only when this process leads a session already.
     let _ = nix::unistd::setsid();
-    let spec = read_spec(spec_file)?;
+    let mut spec = read_spec(spec_file)?;
+    let redactor = take_secrets(&mut spec)?;
     let first = spec.steps.first().map(payload_of);
     // All is forked before the rest is made ready, so that this may make threads.
-    let (launched, ready) = foreman_cage::launch_ahead(&spec.cage, first, || make_ready(&spec));
+    let (launched, ready) =
+        foreman_cage::launch_ahead(&spec.cage, first, || make_ready(&spec, redactor));
     let (runtime, own) = ready?;
     // On a worker: the main thread would be one more to wake for each tick of a watchdog.
     let supervising = runtime.spawn(supervise(spec, launched, own));
@@ -143,7 +147,7 @@ struct Own {
 }
 
 /// Everything that needs no cage. The disk's part of it goes on after this has returned.
-fn make_ready(spec: &RunSpec) -> Result<(Runtime, Own), ShimError> {
+fn make_ready(spec: &RunSpec, redactor: Redactor) -> Result<(Runtime, Own), ShimError> {
     // From here on every file is the operator's own. The cage keeps the umask it was made with.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -162,6 +166,7 @@ fn make_ready(spec: &RunSpec) -> Result<(Runtime, Own), ShimError> {
         Ok(exit)
     });
     let (feed, journal) = Feed::open(&spec.files.journal, &spec.run)?;
+    feed.redact(redactor);
     let own = Own {
         identity,
         feed,
@@ -169,6 +174,30 @@ fn make_ready(spec: &RunSpec) -> Result<(Runtime, Own), ShimError> {
         files,
     };
     Ok((runtime, own))
+}
+
+/// Takes the secrets that a spec names from standard input, and gives them to the steps that are not ours.
+fn take_secrets(spec: &mut RunSpec) -> Result<Redactor, ShimError> {
+    if spec.secrets.is_empty() {
+        return Ok(Redactor::default());
+    }
+    let secrets = secrets::take(&spec.secrets, io::stdin().lock())
+        .map_err(process("take the run's secrets"))?;
+    // Nothing that is started later has them to read again.
+    let nothing = std::fs::File::open("/dev/null").map_err(process("open /dev/null"))?;
+    nix::unistd::dup2_stdin(&nothing)
+        .map_err(|error| process("close standard input")(error.into()))?;
+    for step in &mut spec.steps {
+        let is_ours = matches!(step.kind, StepKind::Finish | StepKind::Harvest);
+        if !is_ours {
+            let pairs = secrets.iter();
+            let pairs = pairs.map(|secret| (secret.use_as.variable.clone(), secret.value.clone()));
+            step.env.extend(pairs);
+        }
+    }
+    let redactor = secrets::redactor(&secrets);
+    crate::log::redact(redactor.clone());
+    Ok(redactor)
 }
 
 /// A lock or a socket of whoever started us must not live as long as we do.
@@ -263,6 +292,7 @@ async fn supervise(
     let last_seq = tokio::task::spawn_blocking(move || journal.close())
         .await
         .map_err(|error| process("end the journal")(io::Error::other(error)))?;
+    let run = spec.run.clone();
     let record = ExitRecord {
         run: spec.run,
         last_seq,
@@ -273,6 +303,18 @@ async fn supervise(
         breach: end.breach,
         fence: desk.fence.highest(),
     };
+    // It has sentences in it, and where those say a secret, nothing may be left to say but how it ended.
+    let record = desk
+        .feed
+        .redactor()
+        .data(record.clone())
+        .unwrap_or_else(|_| ExitRecord {
+            run,
+            steps: Vec::new(),
+            verdict: None,
+            breach: None,
+            ..record
+        });
     exit.write(&record).map_err(process("write the result"))?;
     desk.ended.send_replace(true);
     let mut end_was_read = desk.end_was_read.subscribe();

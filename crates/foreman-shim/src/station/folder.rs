@@ -180,6 +180,10 @@ impl Folder {
         take_in(&file, bundle)?;
         repository::make(&self.repository(), &self.worktree(), &file, &offer)?;
         std::fs::remove_file(&file).map_err(failed("cannot remove", &file))?;
+        if !offer.spec.secrets.is_empty() {
+            let why = "secrets are not handed to a run elsewhere";
+            return Err(Reason::Malformed.says(why));
+        }
         let spec = self.spec(offer.spec)?;
         repository::give_away(
             &[self.repository(), self.worktree()],
@@ -190,7 +194,7 @@ impl Folder {
             .map_err(|error| Reason::Environment.says(format!("the spec is none: {error}")))?;
         write_private(&path, &text).map_err(failed("cannot write", &path))?;
         let shim = own_program()?;
-        start_shim(&shim, &path).map_err(|error| {
+        start_shim(&shim, &path, &[]).map_err(|error| {
             let log = last_words(&self.files().log);
             Reason::NotStarted.says(format!("{error}{log}"))
         })

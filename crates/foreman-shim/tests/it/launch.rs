@@ -5,11 +5,11 @@ use foreman_shim::launch::{StartError, start_shim};
 fn a_missing_or_damaged_spec_is_an_error_that_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let spec = dir.path().join("spec.json");
-    let missing = start_shim(&shim(), &spec).unwrap_err();
+    let missing = start_shim(&shim(), &spec, &[]).unwrap_err();
     assert!(missing.to_string().contains("spec.json"), "{missing}");
     std::fs::write(&spec, "{\"v\":1").unwrap();
     assert!(matches!(
-        start_shim(&shim(), &spec),
+        start_shim(&shim(), &spec, &[]),
         Err(StartError::Spec { .. })
     ));
 }
@@ -20,7 +20,7 @@ async fn a_spec_without_a_secret_is_refused_and_the_last_log_line_says_so() {
     stage.spec.nonce = "00".into();
     let spec = stage.worktree().join("spec.json");
     std::fs::write(&spec, serde_json::to_vec(&stage.spec).unwrap()).unwrap();
-    let refused = tokio::task::spawn_blocking(move || start_shim(&shim(), &spec))
+    let refused = tokio::task::spawn_blocking(move || start_shim(&shim(), &spec, &[]))
         .await
         .unwrap();
     let error = refused.unwrap_err();

@@ -124,6 +124,7 @@ impl Stage {
             steps,
             base: "0".repeat(40),
             proxy: ProxySettings::default(),
+            secrets: Vec::new(),
             continues: None,
         };
         Self {
@@ -145,7 +146,7 @@ impl Stage {
     pub async fn start(self) -> Running {
         let spec_file = self.dir.path().join("run/spec.json");
         std::fs::write(&spec_file, serde_json::to_vec(&self.spec).unwrap()).unwrap();
-        let started = tokio::task::spawn_blocking(move || start_shim(&shim(), &spec_file));
+        let started = tokio::task::spawn_blocking(move || start_shim(&shim(), &spec_file, &[]));
         let identity = started
             .await
             .unwrap()

@@ -17,8 +17,10 @@ export interface GatePart {
 export function gateParts(gate: GateSummary, flags: readonly string[]): GatePart[] {
   // Checks that did not pass are flags, too; they have a panel of their own.
   const failed = new Set(notPassed(gate.checks).map((check) => `check ${check.words}`));
+  const secrets = gate.secrets ?? [];
   const parts: GatePart[] = [
-    { id: 'flags', title: 'Look at these first', tone: 'bad', why: 'Tools may load or run such files by themselves, outside of any cage, as soon as they are in your checkout.', items: flags.filter((flag) => !failed.has(flag)) },
+    { id: 'secrets', title: 'Secrets', tone: 'bad', why: 'What is merged stays in the history: replace the secret where it counts. `foreman merge --with-secret` takes the change over all the same.', items: secrets },
+    { id: 'flags', title: 'Look at these first', tone: 'bad', why: 'Tools may load or run such files by themselves, outside of any cage, as soon as they are in your checkout.', items: flags.filter((flag) => !failed.has(flag) && !secrets.includes(flag)) },
     { id: 'steering', title: 'Could steer its own checks', tone: 'warn', why: 'Its checks may mean less than they did before this change.', items: gate.steering },
     { id: 'submodules', title: 'Links to other repositories', tone: 'warn', why: 'What is behind a link is not in this diff.', items: gate.submodules },
     { id: 'outside', title: 'Outside the declared scope', tone: 'warn', why: 'The order said that it would change other paths.', items: gate.outside_scope },

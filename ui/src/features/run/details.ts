@@ -56,5 +56,7 @@ export function orderedRows(details: RunDetailsView): { label: string; text: str
     { label: 'What no rule allows', text: unattended ? 'is refused at once' : 'is held until you decide' },
     { label: 'Terminal', text: terminal === null ? 'none' : `${terminal.columns} by ${terminal.rows}` },
     { label: 'Variables of yours it sees', text: list(env_names, 'none'), isMachine: env_names.length > 0 },
+    ...(details.secrets_notice ? [{ label: 'Secrets', text: oneLine(details.secrets_notice, 2000) }] : []),
+    ...((details.toolchains ?? []).length === 0 ? [] : [{ label: 'Toolchains of yours it sees', text: list((details.toolchains ?? []).map((one) => one.toolchain), 'none') }]),
   ];
 }

@@ -47,6 +47,9 @@ pub struct BlockView {
     pub candidates: Vec<Candidate>,
     /// Who decided and when, in words, when it is decided.
     pub decided: Option<String>,
+    /// What an operator must know before anything is opened for a run that has secrets, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets_notice: Option<String>,
 }
 
 /// A rule that would unblock a block.

@@ -1,8 +1,8 @@
 //! One run in full: how it was asked for, what its walls and steps did, and what it uses now.
 
-use super::{MergeEntry, OrderView, TerminalSize};
+use super::{MergeEntry, OrderView, TerminalSize, ToolchainView};
 use foreman_domain::{At, RunId, RunState, StepKind, StepResult, Wall};
-use foreman_policy::Bounds;
+use foreman_policy::{Bounds, SecretUse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -35,6 +35,15 @@ pub struct RunDetailsView {
     pub terminal: Option<TerminalSize>,
     /// Names of the variables that were given to it beside the usual ones. Never their values.
     pub env_names: Vec<String>,
+    /// Secrets that it was handed, by name, and in which variable. Never their values.
+    #[serde(default)]
+    pub secrets: Vec<SecretUse>,
+    /// What that means, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets_notice: Option<String>,
+    /// Toolchains of the operator's that it sees.
+    #[serde(default)]
+    pub toolchains: Vec<ToolchainView>,
     /// What the probes of its newest start saw.
     pub walls: Vec<ProbedWall>,
     /// Its steps, in the order in which they started.

@@ -1,7 +1,7 @@
 //! Policies, their explanation, and trust.
 
 use foreman_domain::Amendment;
-use foreman_policy::{Bounds, Layer, Policy};
+use foreman_policy::{Bounds, Layer, Policy, SecretUse, Toolchain};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -26,6 +26,34 @@ pub struct PolicyView {
     pub amendments: Vec<Amendment>,
     /// State of the repository's policy file: `absent`, `trusted`, `untrusted`, `changed`.
     pub project_file: String,
+    /// Toolchains that it shows.
+    #[serde(default)]
+    pub toolchains: Vec<ToolchainView>,
+    /// Secrets that a run is handed, by name.
+    #[serde(default)]
+    pub secrets: Vec<SecretUse>,
+}
+
+/// A toolchain of the operator's, as a run sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
+pub struct ToolchainView {
+    /// Which.
+    pub toolchain: Toolchain,
+    /// Who says that it is needed: a file of the repository, a policy file, or "as asked for". Untrusted
+    /// text.
+    pub chosen_by: String,
+    /// False where the operator has none that may be shown: a run has what the system has.
+    pub found: bool,
+    /// Folders and files that are shown, read-only, at their own places.
+    pub mounts: Vec<PathBuf>,
+    /// Folders that programs are looked for in, before the system's.
+    pub path: Vec<PathBuf>,
+    /// Variables that are set.
+    pub set: Vec<(String, String)>,
+    /// Names of variables of the operator's that are let through.
+    pub passes: Vec<String>,
+    /// What is not shown and why, as sentences.
+    pub notes: Vec<String>,
 }
 
 /// A destination to explain.

@@ -44,6 +44,9 @@ pub enum RefusedFor {
     /// Some of its checks did not pass, and nothing else is in the way: it can be merged all the same,
     /// with a reason ([`MergeRequest::despite_checks`]).
     Checks,
+    /// Its commits contain a secret, or this cannot be told: it needs an explicit word
+    /// ([`MergeRequest::with_secret`]).
+    Secret,
     /// The base branch, or the tree where it is checked out, does not take it.
     Repository,
     /// The run does not wait for a review.
@@ -59,6 +62,10 @@ pub struct GateSummary {
     pub open: Vec<String>,
     /// Subjects that were refused.
     pub denied: Vec<String>,
+    /// That its commits contain secrets that it was handed, or that this cannot be told. Any of these needs an
+    /// explicit word to be merged or pushed.
+    #[serde(default)]
+    pub secrets: Vec<String>,
     /// Bounds that were reached, with the figures.
     pub bounds: Vec<String>,
     /// Files outside the scope that its order declared. Untrusted text.
@@ -220,6 +227,9 @@ pub struct MergeRequest {
     /// Why it is merged although its checks did not pass; recorded.
     #[serde(default)]
     pub despite_checks: Option<String>,
+    /// Merge it although it contains a secret, or although that cannot be told.
+    #[serde(default)]
+    pub with_secrets: bool,
 }
 
 /// Bring a run's commits onto its base branch as it is now, and check them again.
@@ -366,6 +376,9 @@ pub struct PushRequest {
     /// Replace what the same run pushed there before, if it still is what is there.
     #[serde(default)]
     pub replace: bool,
+    /// Push it although it contains a secret, or although that cannot be told.
+    #[serde(default)]
+    pub with_secrets: bool,
 }
 
 /// What was pushed.

@@ -2,7 +2,7 @@
 
 use super::{BaseView, Preparation};
 use foreman_domain::{At, Event, EventSeq, OrderId, Outcome, Revision, RunId, RunState, Wall};
-use foreman_policy::Bounds;
+use foreman_policy::{Bounds, SecretUse, Toolchain};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -48,6 +48,12 @@ pub struct RunCreate {
     /// How the worktree is made ready.
     #[serde(default)]
     pub prepare: Preparation,
+    /// Toolchains to show; those that the policy names or the repository tells of when absent.
+    #[serde(default)]
+    pub toolchains: Option<Vec<Toolchain>>,
+    /// Secrets to hand to it, by name.
+    #[serde(default)]
+    pub secrets: Vec<SecretUse>,
 }
 
 impl RunCreate {
@@ -71,6 +77,8 @@ impl RunCreate {
             env: Vec::new(),
             proxy: Vec::new(),
             prepare: Preparation::default(),
+            toolchains: None,
+            secrets: Vec::new(),
         }
     }
 }

@@ -11,7 +11,7 @@ use foreman_cage::gateway::{Closed, ConnectionId, Judge, Verdict};
 use foreman_domain::{
     At, Decider, FileAccess, FileTarget, HoldId, Holder, PathText, Subject, sanitize_line,
 };
-use foreman_policy::{Opening, Question, Ruling, file_floor};
+use foreman_policy::{Opening, Ruling, file_floor};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
@@ -196,7 +196,7 @@ impl Inner {
                 why,
                 reason: String::new(),
             },
-            None => state.policy.judge(Question::of(subject), at),
+            None => self.ruling(state, subject, at),
         };
         let answer = match ruling {
             Ruling::Allow { rule, opens, .. } => {

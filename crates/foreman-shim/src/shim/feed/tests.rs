@@ -147,3 +147,25 @@ async fn nothing_is_told_after_the_end() {
     assert_eq!(feed.tell(output("late")), EventSeq(1));
     assert_eq!(seqs(&feed.lines_after(EventSeq(0), 10).unwrap()), [1]);
 }
+
+#[test]
+fn an_event_that_says_a_secret_is_in_the_journal_without_it_or_not_at_all() {
+    const VALUE: &str = "correct-horse-battery";
+    let dir = tempfile::tempdir().unwrap();
+    let (feed, thread) = open(dir.path());
+    feed.redact(Redactor::of([("KEY", VALUE)]));
+    let process = ProcessRef {
+        pid: 7,
+        argv: vec!["curl".into(), format!("--key={VALUE}")],
+    };
+    let message = format!("it said {VALUE}");
+    feed.tell_of(EventKind::Warning { message }, None, Some(process));
+    let looked_up = EventKind::NameLookedUp {
+        name: format!("{VALUE}.example"),
+    };
+    feed.tell(looked_up);
+    assert_eq!(thread.close(), EventSeq(2));
+    let text = std::fs::read_to_string(dir.path().join("journal.ndjson")).unwrap();
+    assert!(!text.contains(VALUE), "{text}");
+    assert_eq!(text.matches("‹secret KEY›").count(), 3, "{text}");
+}

@@ -202,13 +202,18 @@ impl Sink {
 
 async fn pump_lines(mut source: pipe::Receiver, stream: LogStream, sink: Sink) {
     let mut cutter = LineCutter::new(stream);
+    let mut redacted = sink.feed.redactor().stream();
+    let mut safe = Vec::new();
     let mut buffer = vec![0; BUFFER];
     let mut events = Vec::new();
     loop {
-        let read = if cutter.has_partial() {
+        let read = if cutter.has_partial() || redacted.holds_back() {
             match timeout(PAUSE, source.read(&mut buffer)).await {
                 Ok(read) => read,
                 Err(_) => {
+                    redacted.pause(&mut safe);
+                    cutter.push(&safe, &mut events);
+                    safe.clear();
                     events.extend(cutter.pause());
                     sink.tell(&mut events).await;
                     // What a pause leaves is the beginning of a character: wait for its rest.
@@ -227,9 +232,13 @@ async fn pump_lines(mut source: pipe::Receiver, stream: LogStream, sink: Sink) {
             }
         };
         sink.activity.fetch_add(1, Ordering::Relaxed);
-        cutter.push(buffer.get(..count).unwrap_or_default(), &mut events);
+        redacted.push(buffer.get(..count).unwrap_or_default(), &mut safe);
+        cutter.push(&safe, &mut events);
+        safe.clear();
         sink.tell(&mut events).await;
     }
+    redacted.finish(&mut safe);
+    cutter.push(&safe, &mut events);
     events.extend(cutter.finish());
     sink.tell(&mut events).await;
 }
@@ -251,22 +260,42 @@ async fn pump_terminal(
 ) {
     let output = async {
         let mut cutter = ChunkCutter::default();
+        let mut redacted = sink.feed.redactor().stream();
+        let mut safe = Vec::new();
         let mut buffer = vec![0; BUFFER];
         let mut events = Vec::new();
         loop {
-            let Ok(mut ready) = terminal.readable().await else {
+            let ready = match redacted.holds_back() {
+                false => terminal.readable().await,
+                true => match timeout(PAUSE, terminal.readable()).await {
+                    Ok(ready) => ready,
+                    Err(_) => {
+                        redacted.pause(&mut safe);
+                        cutter.push(&safe, &mut events);
+                        safe.clear();
+                        sink.tell(&mut events).await;
+                        // What a pause keeps may be the beginning of a secret: wait for its rest.
+                        terminal.readable().await
+                    }
+                },
+            };
+            let Ok(mut ready) = ready else {
                 break;
             };
             match ready.try_io(|terminal| terminal.get_ref().read(&mut buffer)) {
                 // No process has the other side open any more: the kernel answers EIO.
                 Ok(Ok(0) | Err(_)) => break,
                 Ok(Ok(count)) => {
-                    cutter.push(buffer.get(..count).unwrap_or_default(), &mut events);
+                    redacted.push(buffer.get(..count).unwrap_or_default(), &mut safe);
+                    cutter.push(&safe, &mut events);
+                    safe.clear();
                     sink.tell(&mut events).await;
                 }
                 Err(_would_block) => {}
             }
         }
+        redacted.finish(&mut safe);
+        cutter.push(&safe, &mut events);
         events.extend(cutter.finish());
         sink.tell(&mut events).await;
     };

@@ -1,0 +1,76 @@
+//! The search path of the operator's login shell: where an engine was started from a desktop, its own
+//! lacks what start-up files add.
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Pid, User, geteuid};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::sync::OnceCell;
+
+/// Longest wait for the shell: start-up files can do anything.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Most bytes that are read of it.
+const LONGEST: u64 = 64 << 10;
+/// Stands around the path, whatever else start-up files print.
+const MARK: &str = "\u{1}foreman-path\u{1}";
+
+/// Asked once, when it is needed first.
+#[derive(Debug, Default)]
+pub(crate) struct LoginPath(OnceCell<Option<Vec<PathBuf>>>);
+
+impl LoginPath {
+    /// Its folders; `None` where there is no such shell, or it does not answer.
+    pub async fn get(&self) -> Option<Vec<PathBuf>> {
+        self.0.get_or_init(ask).await.clone()
+    }
+}
+
+async fn ask() -> Option<Vec<PathBuf>> {
+    let account = User::from_uid(geteuid()).ok().flatten()?;
+    let name = account.shell.file_name()?.to_str()?;
+    // Others have another idea of how to print a variable.
+    if !["sh", "bash", "zsh", "dash", "ksh"].contains(&name) {
+        return None;
+    }
+    let mut child = tokio::process::Command::new(&account.shell)
+        .args(["-l", "-c", &format!("printf '{MARK}%s{MARK}' \"$PATH\"")])
+        .current_dir(&account.dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .ok()?;
+    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    let mut said = Vec::new();
+    let mut out = child.stdout.take()?.take(LONGEST);
+    let in_time = tokio::time::timeout(PATIENCE, out.read_to_end(&mut said)).await;
+    // What it started goes with it.
+    if let Some(group) = group {
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+    let _ = child.wait().await;
+    in_time.ok()?.ok()?;
+    path_in(&String::from_utf8_lossy(&said))
+}
+
+fn path_in(said: &str) -> Option<Vec<PathBuf>> {
+    let (_, rest) = said.split_once(MARK)?;
+    let (path, _) = rest.split_once(MARK)?;
+    Some(std::env::split_paths(path).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_is_found_among_what_start_up_files_print() {
+        let said = format!("hello\n{MARK}/a/bin:/b{MARK}bye");
+        assert_eq!(path_in(&said).unwrap(), ["/a/bin", "/b"].map(PathBuf::from));
+        assert_eq!(path_in("/a/bin:/b"), None);
+    }
+}
