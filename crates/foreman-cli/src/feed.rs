@@ -4,6 +4,8 @@
 //! from the cage ever starts at column 0; our own lines start with a time. Repeats are one line with
 //! a count. Pure: the width comes in as an argument.
 
+mod agent;
+
 use crate::layout::{cells, chop, pad, wrap};
 use crate::paint::{Paint, Tone};
 use crate::words;
@@ -274,7 +276,13 @@ impl Feed {
                 let how = words::step_result(result, *millis);
                 self.ours(at, Tone::Plain, format!("shell {how}"));
             }
+            // What its driver understood of them has lines of its own.
+            EventKind::Output {
+                stream: LogStream::Received | LogStream::Sent,
+                ..
+            } => {}
             EventKind::Output { stream, text, .. } => self.output(*stream, text),
+            EventKind::Agent { event } => self.agent(at, event),
             EventKind::NameLookedUp { name } => {
                 let name = sanitize_line(name);
                 self.ours(

@@ -24,6 +24,7 @@ pub const INDEXED_KINDS: &[&str] = &[
     "step_ended",
     "shell_opened",
     "shell_ended",
+    "agent",
     "name_looked_up",
     "block",
     "amendment",
