@@ -14,6 +14,8 @@ const AGENTS = {
   pi: "@earendil-works/pi-coding-agent@1.6.0",
   opencode: "opencode-ai@1.18.33",
   codex: "@openai/codex@0.171.0",
+  gemini: "@google/gemini-cli@0.61.0",
+  qwen: "@qwen-code/qwen-code@0.24.4",
 };
 
 async function installAgent(program, pinned) {

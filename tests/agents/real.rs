@@ -16,19 +16,19 @@ const MODEL_BLOCK: &str = "tcp model.agents.example:8099";
 
 struct Agent {
     name: &'static str,
-    /// The file of its settings, and its text; `URL` stands for the model's.
+    /// The file of its settings, and its text; `@MODEL@` stands for the model's.
     settings: (&'static str, &'static str),
     options: &'static [&'static str],
     /// Hosts that it tries by itself: refused, so that nothing waits for them.
     tries: &'static [&'static str],
 }
 
-static AGENTS: [Agent; 3] = [
+static AGENTS: [Agent; 5] = [
     Agent {
         name: "pi",
         settings: (
             ".pi/agent/models.json",
-            r#"{"providers":{"local":{"baseUrl":"URL/v1","api":"openai-completions","apiKey":"x","models":[{"id":"scripted-1"}]}}}"#,
+            r#"{"providers":{"local":{"baseUrl":"@MODEL@/v1","api":"openai-completions","apiKey":"x","models":[{"id":"scripted-1"}]}}}"#,
         ),
         options: &["--model", "local/scripted-1"],
         tries: &[],
@@ -38,7 +38,7 @@ static AGENTS: [Agent; 3] = [
         settings: (
             ".config/opencode/opencode.json",
             r#"{"autoupdate":false,"share":"disabled","model":"local/scripted-1","small_model":"local/scripted-1","permission":{"edit":"ask","bash":"ask"},
-"provider":{"local":{"npm":"@ai-sdk/openai-compatible","name":"local","options":{"baseURL":"URL/v1","apiKey":"x"},"models":{"scripted-1":{"name":"scripted-1"}}}}}"#,
+"provider":{"local":{"npm":"@ai-sdk/openai-compatible","name":"local","options":{"baseURL":"@MODEL@/v1","apiKey":"x"},"models":{"scripted-1":{"name":"scripted-1"}}}}}"#,
         ),
         options: &[],
         tries: &["registry.npmjs.org", "models.opencode.ai"],
@@ -48,7 +48,7 @@ static AGENTS: [Agent; 3] = [
         settings: (
             ".codex/config.toml",
             "model=\"scripted-1\"\nmodel_provider=\"local\"\ncheck_for_update_on_startup=false\nweb_search=\"disabled\"\n\
-             [model_providers.local]\nname=\"local\"\nbase_url=\"URL/v1\"\nwire_api=\"responses\"\n\
+             [model_providers.local]\nname=\"local\"\nbase_url=\"@MODEL@/v1\"\nwire_api=\"responses\"\n\
              [analytics]\nenabled=false\n[feedback]\nenabled=false\n[features]\nplugins=false\napps=false\n",
         ),
         options: &[],
@@ -58,6 +58,38 @@ static AGENTS: [Agent; 3] = [
             "api.github.com",
             "ab.chatgpt.com",
         ],
+    },
+    Agent {
+        name: "gemini",
+        settings: (
+            ".gemini/settings.json",
+            r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},"general":{"enableAutoUpdate":false}}"#,
+        ),
+        options: &[
+            "--model",
+            "scripted-1",
+            "--env",
+            "GEMINI_API_KEY=x",
+            "--env",
+            "GOOGLE_GEMINI_BASE_URL=@MODEL@",
+        ],
+        tries: &["play.googleapis.com"],
+    },
+    Agent {
+        name: "qwen",
+        settings: (
+            ".qwen/settings.json",
+            r#"{"security":{"auth":{"selectedType":"openai"}},"privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},"general":{"enableAutoUpdate":false}}"#,
+        ),
+        options: &[
+            "--env",
+            "OPENAI_API_KEY=x",
+            "--env",
+            "OPENAI_MODEL=scripted-1",
+            "--env",
+            "OPENAI_BASE_URL=@MODEL@/v1",
+        ],
+        tries: &[],
     },
 ];
 
@@ -137,10 +169,15 @@ fn does_a_job(stage: &Stage, agent: &Agent) -> Result<Verdict> {
     let product = stage.product()?.with_variable("PATH", &path);
     let (file, text) = agent.settings;
     let url = format!("{MODEL}/s/hello-then-curl/r/{}", agent.name);
-    bench.write(&bench.home().join(file), text.replace("URL", &url))?;
+    bench.write(&bench.home().join(file), text.replace("@MODEL@", &url))?;
     let repo = repos::plain(bench, &format!("real-{}", agent.name))?;
     let mut options = vec!["--lend-login", "--title", agent.name];
-    options.extend(agent.options);
+    let filled: Vec<String> = agent
+        .options
+        .iter()
+        .map(|word| word.replace("@MODEL@", &url))
+        .collect();
+    options.extend(filled.iter().map(String::as_str));
     let run = run_agent(&product, &repo, agent.name, &options)?;
     let block = run
         .block(MODEL_BLOCK)

@@ -6,10 +6,12 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// The profiles, by name.
-const TEXTS: [(&str, &str); 3] = [
+const TEXTS: [(&str, &str); 5] = [
     ("pi", include_str!("../profiles/pi.toml")),
     ("codex", include_str!("../profiles/codex.toml")),
     ("opencode", include_str!("../profiles/opencode.toml")),
+    ("gemini", include_str!("../profiles/gemini.toml")),
+    ("qwen", include_str!("../profiles/qwen.toml")),
 ];
 
 /// What one agent needs.

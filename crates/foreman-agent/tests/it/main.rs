@@ -79,6 +79,22 @@ fn codex_conforms() {
 }
 
 #[test]
+fn gemini_conforms() {
+    passes(&of(
+        "gemini",
+        include_bytes!("../../recordings/gemini-hello-then-curl.jsonl"),
+    ));
+}
+
+#[test]
+fn qwen_conforms() {
+    passes(&of(
+        "qwen",
+        include_bytes!("../../recordings/qwen-hello-then-curl.jsonl"),
+    ));
+}
+
+#[test]
 fn acp_conforms() {
     let piece = |text: &str| {
         let update = serde_json::json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});

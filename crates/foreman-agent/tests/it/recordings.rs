@@ -35,6 +35,14 @@ fn messages(events: &[AgentEvent]) -> Vec<&str> {
 fn the_job_is_told_alike_by_all_agents() {
     for candidate in [
         of(
+            "gemini",
+            include_bytes!("../../recordings/gemini-hello-then-curl.jsonl"),
+        ),
+        of(
+            "qwen",
+            include_bytes!("../../recordings/qwen-hello-then-curl.jsonl"),
+        ),
+        of(
             "pi",
             include_bytes!("../../recordings/pi-hello-then-curl.jsonl"),
         ),
@@ -126,4 +134,25 @@ fn a_model_that_refuses_is_no_success_although_pi_ends_with_code_0() {
     };
     assert_eq!(*outcome, AgentOutcome::AgentError);
     assert!(why.contains("no scenario named"), "{why}");
+}
+
+#[test]
+fn gemini_and_qwen_that_were_refused_say_why() {
+    for (agent, recording) in [
+        (
+            "gemini",
+            &include_bytes!("../../recordings/gemini-bad-request.jsonl")[..],
+        ),
+        (
+            "qwen",
+            &include_bytes!("../../recordings/qwen-bad-request.jsonl")[..],
+        ),
+    ] {
+        let events = told(&of(agent, recording));
+        let Some(AgentEvent::Ended { outcome, why }) = events.last() else {
+            panic!("{events:?}")
+        };
+        assert_eq!(*outcome, AgentOutcome::AgentError, "{agent}");
+        assert!(why.contains("no scenario named"), "{agent}: {why}");
+    }
 }

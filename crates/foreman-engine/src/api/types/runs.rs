@@ -82,7 +82,7 @@ impl RunCreate {
 /// An agent that is known by name, and what it is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct AgentChoice {
-    /// Its name: `pi`, `codex`, `opencode`.
+    /// Its name: `pi`, `codex`, `opencode`, `gemini`, `qwen`.
     pub name: String,
     /// What it is to do.
     pub prompt: String,
