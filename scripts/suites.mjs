@@ -129,6 +129,8 @@ export const SUITES = [
   { name: "unit", run: () => execute((item) => item.package !== "tests") },
   { name: "product", run: whole("product") },
   { name: "blackbox", run: whole("blackbox") },
+  // Real agents only where `npm run test:agents` has installed them.
+  { name: "agents", run: whole("agents") },
   // The window, and what it records of the engine for the one after it.
   { name: "desktop", run: whole("desktop", { minutes: 15 }) },
   { name: "browser", run: async () => ((await ui()).code === 0 ? npm(["run", "browser"], 15) : ui()) },

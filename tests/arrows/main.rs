@@ -14,9 +14,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("foreman-schedule", &["foreman-domain"]),
     ("foreman-git", &["foreman-domain"]),
     ("foreman-cage", &["foreman-domain", "foreman-policy"]),
+    ("foreman-agent", &["foreman-domain"]),
     (
         "foreman-shim",
-        &["foreman-domain", "foreman-policy", "foreman-cage"],
+        &[
+            "foreman-domain",
+            "foreman-policy",
+            "foreman-cage",
+            "foreman-agent",
+        ],
     ),
     (
         "foreman-runner",
@@ -31,6 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "foreman-schedule",
             "foreman-git",
             "foreman-cage",
+            "foreman-agent",
             "foreman-shim",
             "foreman-runner",
         ],
@@ -72,6 +79,10 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ),
     (
         "foreman-schedule",
+        &["tokio", "sqlx", "tauri", "git2", "nix", "libc", "rand"],
+    ),
+    (
+        "foreman-agent",
         &["tokio", "sqlx", "tauri", "git2", "nix", "libc", "rand"],
     ),
     ("foreman-git", &["sqlx", "tauri", "tokio"]),

@@ -268,6 +268,7 @@ fn steps(script: &str, terminal: bool, worktree: &Worktree, files: &RunFiles) ->
         env: Vec::new(),
         stdio,
         on_failure: OnFailure::Continue,
+        conversation: None,
     };
     let stdio = match terminal {
         true => Stdio::Terminal {

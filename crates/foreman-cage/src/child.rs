@@ -40,6 +40,8 @@ pub enum PayloadStdio {
     Null,
     /// Standard output and error are pipes; standard input is `/dev/null`.
     Pipes,
+    /// All three are pipes.
+    Conversation,
     /// A pseudo-terminal of the cage, which controls the program's session.
     Terminal {
         /// Columns at the start.
@@ -54,6 +56,7 @@ impl From<PayloadStdio> for Stdio {
         match stdio {
             PayloadStdio::Null => Self::Null,
             PayloadStdio::Pipes => Self::Pipes,
+            PayloadStdio::Conversation => Self::Conversation,
             PayloadStdio::Terminal { columns, rows } => Self::Terminal { columns, rows },
         }
     }
@@ -64,9 +67,12 @@ impl From<PayloadStdio> for Stdio {
 pub struct Child {
     /// Process id inside the cage.
     pub pid: u32,
-    /// Reading end of its standard output, with [`PayloadStdio::Pipes`]. It blocks.
+    /// Writing end of its standard input, with [`PayloadStdio::Conversation`]. It blocks.
+    pub stdin: Option<OwnedFd>,
+    /// Reading end of its standard output, with [`PayloadStdio::Pipes`] and with
+    /// [`PayloadStdio::Conversation`]. It blocks.
     pub stdout: Option<OwnedFd>,
-    /// Reading end of its standard error, with [`PayloadStdio::Pipes`]. It blocks.
+    /// Reading end of its standard error, likewise.
     pub stderr: Option<OwnedFd>,
     /// Controlling side of its terminal, with [`PayloadStdio::Terminal`]. It blocks; reading fails
     /// with EIO when no program holds the other side.

@@ -162,6 +162,7 @@ impl Cage {
         let mut ends = started.keep().into_iter();
         let mut child = Child {
             pid,
+            stdin: None,
             stdout: None,
             stderr: None,
             terminal: None,
@@ -169,6 +170,9 @@ impl Cage {
         match stdio {
             PayloadStdio::Null => {}
             PayloadStdio::Pipes => (child.stdout, child.stderr) = (ends.next(), ends.next()),
+            PayloadStdio::Conversation => {
+                (child.stdout, child.stderr, child.stdin) = (ends.next(), ends.next(), ends.next());
+            }
             PayloadStdio::Terminal { .. } => child.terminal = ends.next(),
         }
         Ok(child)

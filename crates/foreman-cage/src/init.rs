@@ -324,6 +324,15 @@ fn make_streams(stdio: Stdio) -> io::Result<(Streams, Vec<OwnedFd>)> {
                 vec![out, error],
             ))
         }
+        Stdio::Conversation => {
+            let (input_read, input) = pipe2(OFlag::O_CLOEXEC)?;
+            let (out, out_write) = pipe2(OFlag::O_CLOEXEC)?;
+            let (error, error_write) = pipe2(OFlag::O_CLOEXEC)?;
+            Ok((
+                Streams::Separate([input_read, out_write, error_write]),
+                vec![out, error, input],
+            ))
+        }
         Stdio::Terminal { columns, rows } => {
             let (master, terminal) = kernel::open_terminal()?;
             kernel::resize_terminal(master.as_fd(), columns, rows)?;

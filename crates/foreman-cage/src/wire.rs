@@ -116,6 +116,7 @@ pub(crate) enum What {
 pub(crate) enum Stdio {
     Null,
     Pipes,
+    Conversation,
     Terminal { columns: u16, rows: u16 },
 }
 

@@ -186,6 +186,7 @@ Without a terminal nothing is asked: what is held waits until you amend it from 
 (`foreman blocks`, `foreman amend`), or is refused at once with --unattended.
 
 Examples:
+  foreman run --agent pi --lend-login \"fix the tests\"
   foreman run --allow registry.example:443 -- my-agent --prompt \"fix the tests\"
   foreman run --setup 'make deps' --check 'make test' --bounds wall=2h,memory=4GiB -- ./agent.sh")]
 pub struct RunArgs {
@@ -245,8 +246,36 @@ pub struct RunArgs {
     /// `network` the run has none at all: every connection is refused at once.
     #[arg(long, value_name = "WALL", value_parser = parse_wall)]
     pub accept_weaker: Vec<Wall>,
+    /// An agent that Foreman knows, by name: its messages, tool calls and cost are shown as such (see
+    /// `foreman agents`).
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with = "argv",
+        help_heading = "An agent by name"
+    )]
+    pub agent: Option<String>,
+    /// The model that it uses, in its own words; the one of its settings when absent.
+    #[arg(
+        long,
+        value_name = "MODEL",
+        requires = "agent",
+        help_heading = "An agent by name"
+    )]
+    pub model: Option<String>,
+    /// Copy your login and settings of this agent into the run's own home, where the agent can read them.
+    #[arg(long, requires = "agent", help_heading = "An agent by name")]
+    pub lend_login: bool,
+    /// What the agent is to do.
+    #[arg(
+        value_name = "PROMPT",
+        requires = "agent",
+        conflicts_with = "argv",
+        help_heading = "An agent by name"
+    )]
+    pub task: Option<String>,
     /// The agent: program and arguments, after `--`.
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "agent", value_name = "CMD")]
     pub argv: Vec<String>,
 }
 

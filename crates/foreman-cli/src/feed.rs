@@ -4,6 +4,8 @@
 //! from the cage ever starts at column 0; our own lines start with a time. Repeats are one line with
 //! a count. Pure: the width comes in as an argument.
 
+mod agent;
+
 use crate::layout::{cells, chop, pad, wrap};
 use crate::paint::{Paint, Tone};
 use crate::words;
@@ -307,7 +309,13 @@ impl Feed {
                 );
                 self.ours(at, Tone::Plain, format!("port {port} closed: {traffic}"));
             }
+            // What its driver understood of them has lines of its own.
+            EventKind::Output {
+                stream: LogStream::Received | LogStream::Sent,
+                ..
+            } => {}
             EventKind::Output { stream, text, .. } => self.output(*stream, text),
+            EventKind::Agent { event } => self.agent(at, event),
             EventKind::NameLookedUp { name } => {
                 let name = sanitize_line(name);
                 self.ours(

@@ -117,6 +117,10 @@ pub fn step_result(result: &StepResult, millis: u64) -> String {
         StepResult::Signalled { signal } => format!("was ended by signal {signal} {after}"),
         StepResult::NotStarted { why } => format!("could not be started: {}", sanitize_line(why)),
         StepResult::Stopped { why } => format!("was stopped {after}: {}", sanitize_line(why)),
+        StepResult::Reported { outcome, why } if why.is_empty() => format!("{outcome} {after}"),
+        StepResult::Reported { outcome, why } => {
+            format!("{outcome} {after}: {}", sanitize_line(why))
+        }
         StepResult::Skipped { why } => format!("was skipped: {}", sanitize_line(why)),
     }
 }

@@ -1,8 +1,8 @@
 //! The one envelope of everything that happens in a run, and the kinds it carries.
 
 use crate::{
-    Amendment, At, Block, BlockId, Decider, EventSeq, HoldId, PathText, Revision, RunId, RunState,
-    ShellId, StepKind, StepName, StepResult, Subject,
+    AgentEvent, Amendment, At, Block, BlockId, Decider, EventSeq, HoldId, PathText, Revision,
+    RunId, RunState, ShellId, StepKind, StepName, StepResult, Subject,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,10 @@ pub enum LogStream {
     Stderr,
     /// The pseudo-terminal of a run with `--tty`.
     Terminal,
+    /// A line that an agent with a driver wrote to its standard output: a message of its protocol.
+    Received,
+    /// A line that its driver wrote to its standard input.
+    Sent,
 }
 
 /// A wall of the cage, as doctor and the start-up probes name it.
@@ -288,6 +292,12 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         continued: bool,
     },
+    /// Something that an agent's driver understood from the lines that the agent wrote.
+    Agent {
+        /// What.
+        #[serde(flatten)]
+        event: AgentEvent,
+    },
     /// A name was looked up for the first time, and answered with the cage's own address for it.
     NameLookedUp {
         /// Canonical name.
@@ -434,6 +444,7 @@ impl EventKind {
         "port_opened",
         "port_closed",
         "output",
+        "agent",
         "name_looked_up",
         "egress",
         "connection_closed",
@@ -464,6 +475,7 @@ impl EventKind {
             Self::PortOpened { .. } => "port_opened",
             Self::PortClosed { .. } => "port_closed",
             Self::Output { .. } => "output",
+            Self::Agent { .. } => "agent",
             Self::NameLookedUp { .. } => "name_looked_up",
             Self::Egress { .. } => "egress",
             Self::ConnectionClosed { .. } => "connection_closed",
@@ -595,6 +607,15 @@ mod tests {
                 signal: None,
                 millis: 1,
                 count: 1,
+            },
+            EventKind::Agent {
+                event: AgentEvent::Usage {
+                    total: true,
+                    input: 1,
+                    output: 2,
+                    cached: 3,
+                    cost_microusd: None,
+                },
             },
             EventKind::Egress {
                 subject: block.subject,

@@ -4,6 +4,7 @@
 //! terminal; time and randomness come in as arguments. Every type is part of the machine interface
 //! (JSON lines, RFC 3339 times, opaque string ids), so a change here is a change of a contract.
 
+mod agent;
 mod block;
 mod event;
 mod failure;
@@ -19,6 +20,7 @@ mod stopping;
 mod text;
 mod time;
 
+pub use agent::{AgentEvent, AgentOutcome, PermissionAnswer};
 pub use block::{
     Amendment, AmendmentState, Block, BlockState, BoundKind, Decider, Decision, FileAccess, Holder,
     Host, Protocol, Scope, Subject, Surface,

@@ -1,5 +1,6 @@
 //! A step is one process-like unit of a run, with exactly one typed terminal result.
 
+use crate::AgentOutcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +69,13 @@ pub enum StepResult {
     /// Ended by the shim: a bound was reached, or the run was stopped.
     Stopped {
         /// Why, as a sentence.
+        why: String,
+    },
+    /// Ended, and what the agent said on the way is no success, whatever its code.
+    Reported {
+        /// How its messages say it ended.
+        outcome: AgentOutcome,
+        /// Why, as a sentence; may be empty.
         why: String,
     },
     /// Not run at all.

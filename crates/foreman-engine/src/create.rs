@@ -5,7 +5,7 @@
 //! dies in between leaves a record without a shim, which the next one takes back and prepares anew
 //! ([`Engine::settle`]).
 
-use crate::api::{BaseView, RunCreate, RunView};
+use crate::api::{AgentChoice, BaseView, RunCreate, RunView};
 use crate::details::{Follows, RECORD_VERSION, RunDetails};
 use crate::engine::Engine;
 use crate::environment::{Account, check_asked};
@@ -14,6 +14,8 @@ use crate::gate::sync::short;
 use crate::layout::inside_a_repository;
 use crate::path_rules::{Own, binds_of};
 use crate::policies::open_repository;
+use crate::programs::agents::{login_path, operator_path};
+use crate::programs::harness::{self, Harness};
 use crate::programs::refuse_unseen;
 use crate::provision::copying::{anchored, check_patterns};
 use crate::provision::project::Project;
@@ -27,6 +29,7 @@ use foreman_domain::{
 use foreman_git::{GitError, Repository, Worktree};
 use foreman_policy::Policy;
 use foreman_store::{NewRun, RequestKey};
+use std::ffi::OsString;
 use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
@@ -133,6 +136,7 @@ impl Engine {
             freshness: None,
             copied: Vec::new(),
             changes: None,
+            agent_home: request.agent.as_ref().map(|_| self.layout.home(id)),
             follows: None,
             toolchains: plan.toolchains.views.clone(),
             secrets: plan.layers.secrets.clone(),
@@ -186,6 +190,14 @@ impl Engine {
         // One that is not there is said now, not when everything is made.
         self.handed(&layers.secrets).await?;
         let account = Account::of_this_process(|name| std::env::var_os(name));
+        let harness = match &request.agent {
+            Some(choice) => {
+                let found = self.harness(choice, &account).await?;
+                found.open(&mut layers)?;
+                Some(found)
+            }
+            None => None,
+        };
         let (rules, home) = (layers.policy.paths.clone(), account.home.clone());
         let layout = self.layout.clone();
         let watched = self.watched_places().await?;
@@ -244,6 +256,7 @@ impl Engine {
         let work = Work {
             setup: request.setup.clone().or_else(|| project.setup.clone()),
             argv: request.argv.clone(),
+            harness,
             terminal: request.terminal,
         };
         Ok(Plan {
@@ -257,6 +270,22 @@ impl Engine {
             work,
             project,
         })
+    }
+
+    /// An agent by its name: on this process's search path, else on that of the operator's login shell.
+    async fn harness(&self, choice: &AgentChoice, account: &Account) -> Result<Harness, Failure> {
+        let find = |path: Option<OsString>| {
+            let (choice, account) = (choice.clone(), account.clone());
+            let finding = move || Harness::find(&choice, &account, path.as_deref());
+            async move { tokio::task::spawn_blocking(finding).await.map_err(join)? }
+        };
+        let own = std::env::var_os("PATH");
+        match find(own.clone()).await {
+            Err(failure) if failure.code == Code::NotFound => {
+                find(operator_path(own, login_path().await)).await
+            }
+            found => found,
+        }
     }
 
     /// What the repository says about preparing, where the operator trusts it; else a word about it.
@@ -431,6 +460,7 @@ pub(crate) fn title(request: &RunCreate) -> String {
     let title = request
         .title
         .clone()
+        .or_else(|| request.agent.as_ref().map(|agent| agent.prompt.clone()))
         .unwrap_or_else(|| request.argv.join(" "));
     let mut title = sanitize_line(title.trim());
     if title.chars().count() > LONGEST_TITLE {
@@ -469,7 +499,21 @@ pub(crate) fn check(request: &RunCreate) -> Result<(), Failure> {
         )
         .about(About::Repo));
     }
-    if request.argv.first().is_none_or(String::is_empty) {
+    if let Some(agent) = &request.agent {
+        if !request.argv.is_empty() {
+            return Err(Failure::new(
+                Code::Usage,
+                "an agent by its name and a command exclude each other",
+            ));
+        }
+        if request.terminal.is_some() {
+            return Err(
+                Failure::new(Code::Usage, "an agent by its name has no terminal")
+                    .hint("Leave --tty out, or run its program behind `--`."),
+            );
+        }
+        harness::check(agent)?;
+    } else if request.argv.first().is_none_or(String::is_empty) {
         return Err(Failure::new(Code::Usage, "there is no command to run")
             .about(About::Command)
             .hint("Name it behind `--`: foreman run -- COMMAND."));

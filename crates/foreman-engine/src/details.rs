@@ -64,6 +64,9 @@ pub(crate) struct RunDetails {
     /// How much its commits change, as counted when they were collected or moved last.
     #[serde(default)]
     pub changes: Option<ChangeCounts>,
+    /// What its agent keeps of its home.
+    #[serde(default)]
+    pub agent_home: Option<PathBuf>,
     /// The run whose reviewed commits it starts from.
     #[serde(default)]
     pub follows: Option<Follows>,

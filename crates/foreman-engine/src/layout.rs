@@ -44,6 +44,7 @@ impl Layout {
             layout.marks(),
             layout.shadows(),
             layout.worktrees(),
+            layout.homes(),
             layout.checks(),
         ] {
             private_dir(&dir)?;
@@ -103,6 +104,16 @@ impl Layout {
     /// Worktrees of all repositories.
     pub fn worktrees(&self) -> PathBuf {
         self.data.join("worktrees")
+    }
+
+    /// What agents keep of their homes, a folder for each run that has an agent.
+    pub fn homes(&self) -> PathBuf {
+        self.data.join("homes")
+    }
+
+    /// That of one run.
+    pub fn home(&self, run: &RunId) -> PathBuf {
+        self.homes().join(run.as_str())
     }
 
     /// Copies of commits that are being checked.

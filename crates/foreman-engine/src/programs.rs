@@ -5,7 +5,8 @@
 //! so that `-- my-agent` means the same inside as outside. An agent that is nowhere is not refused
 //! here: the setup command may make it, and the cage says where it looked.
 
-mod agents;
+pub(crate) mod agents;
+pub(crate) mod harness;
 
 use foreman_cage::Bind;
 use foreman_domain::{Code, Failure};

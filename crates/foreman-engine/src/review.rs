@@ -419,7 +419,15 @@ impl Engine {
         self.removal_begins(id).await?;
         let run_id = id.clone();
         let removed = git(&details, move |repo, details| {
-            repo.snapshot_and_remove(&run_id, &details.worktree, &details.shadow)
+            let snapshot = repo.snapshot_and_remove(&run_id, &details.worktree, &details.shadow)?;
+            // Sessions and lent logins; nothing of it is work.
+            if let Some(home) = &details.agent_home
+                && let Err(error) = std::fs::remove_dir_all(home)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(path = %home.display(), %error, "what an agent kept stays");
+            }
+            Ok(snapshot)
         })
         .await;
         let snapshot = match removed {

@@ -4,6 +4,7 @@ use crate::details::RunDetails;
 use crate::environment::Account;
 use crate::failures::io;
 use crate::policies::Layers;
+use crate::programs::harness::Harness;
 use foreman_cage::{Bind, CageSpec};
 use foreman_domain::{Failure, RunId, StepKind, StepName, Wall};
 use foreman_git::Shadow;
@@ -27,6 +28,8 @@ const MAPPED: u32 = 1 << 24;
 pub(crate) struct Work {
     pub setup: Option<String>,
     pub argv: Vec<String>,
+    /// The agent, where it has a driver; `argv` is empty then.
+    pub harness: Option<Harness>,
     pub terminal: Option<crate::api::TerminalSize>,
 }
 
@@ -39,6 +42,8 @@ pub(crate) struct Parts<'a> {
     pub layers: &'a Layers,
     pub policy: Policy,
     pub path_binds: Vec<Bind>,
+    /// Folders of the agent's home.
+    pub home_binds: Vec<Bind>,
     /// The engine's own places.
     pub hidden: Vec<PathBuf>,
     pub shadow: Shadow,
@@ -72,6 +77,7 @@ pub(crate) fn spec(parts: Parts<'_>) -> RunSpec {
     } = parts;
     // Path rules first: what of them overlaps the repository is covered by the shadow again.
     let mut binds = parts.path_binds;
+    binds.extend(parts.home_binds);
     binds.extend(shadow.binds.into_iter().map(|bind| Bind {
         source: bind.source,
         target: bind.target,
@@ -121,6 +127,7 @@ fn steps(details: &RunDetails, work: &Work) -> Vec<StepSpec> {
         env: Vec::new(),
         stdio,
         on_failure,
+        conversation: None,
     };
     let shell = |command: &str| vec!["/bin/sh".to_owned(), "-c".to_owned(), command.to_owned()];
     let mut steps = Vec::new();
@@ -143,14 +150,24 @@ fn steps(details: &RunDetails, work: &Work) -> Vec<StepSpec> {
         },
         None => StepStdio::Journal,
     };
-    let agent = work.argv.clone();
-    steps.push(step(
+    let (agent, env) = match &work.harness {
+        Some(harness) => (harness.argv.clone(), harness.env.clone()),
+        None => (work.argv.clone(), Vec::new()),
+    };
+    let harness = work.harness.as_ref();
+    let conversation = harness.map(|harness| harness.conversation_in(&details.worktree.path));
+    let agent = step(
         "agent".into(),
         StepKind::Agent,
         agent,
         stdio,
         OnFailure::Continue,
-    ));
+    );
+    steps.push(StepSpec {
+        env,
+        conversation,
+        ..agent
+    });
     let finish = details.worktree.finish_argv();
     let (journal, go_on) = (StepStdio::Journal, OnFailure::Continue);
     steps.push(step(

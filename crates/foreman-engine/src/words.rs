@@ -24,6 +24,8 @@ pub(crate) fn result_in_words(result: &StepResult) -> String {
         StepResult::Signalled { signal } => format!("ended by signal {signal}"),
         StepResult::NotStarted { why } => format!("was not started: {why}"),
         StepResult::Stopped { why } => format!("was stopped: {why}"),
+        StepResult::Reported { outcome, why } if why.is_empty() => outcome.to_string(),
+        StepResult::Reported { outcome, why } => format!("{outcome}: {why}"),
         StepResult::Skipped { why } => format!("was skipped: {why}"),
     }
 }

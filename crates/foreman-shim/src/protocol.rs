@@ -6,6 +6,7 @@
 //! up to `wait_ms` for news: a cursor, so no event is lost or doubled however often one reconnects.
 //! The file of [`RunSpec`] is what a shim is started with; it then needs no engine to finish the run.
 
+use foreman_agent::Conversation;
 use foreman_cage::CageSpec;
 use foreman_domain::{
     Amendment, BlockId, Breach, Epoch, EventSeq, Fence, HoldId, LogStream, Outcome, Record,
@@ -129,6 +130,9 @@ pub struct StepSpec {
     pub stdio: Stdio,
     /// What its failure means.
     pub on_failure: OnFailure,
+    /// How it is talked with, where it is an agent that has a driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<Conversation>,
 }
 
 /// Where a step's standard streams go. Standard input is `/dev/null` but for a terminal.

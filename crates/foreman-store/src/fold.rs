@@ -59,6 +59,7 @@ pub(crate) fn has_meaning(kind: &EventKind) -> bool {
         | EventKind::Warning { .. }
         | EventKind::Probe { .. }
         | EventKind::Output { .. }
+        | EventKind::Agent { .. }
         | EventKind::ShellOpened { .. }
         | EventKind::ShellEnded { .. }
         | EventKind::PortOpened { .. }
@@ -163,6 +164,7 @@ pub(crate) async fn fold(
         | EventKind::Warning { .. }
         | EventKind::Probe { .. }
         | EventKind::Output { .. }
+        | EventKind::Agent { .. }
         | EventKind::ShellOpened { .. }
         | EventKind::ShellEnded { .. }
         | EventKind::PortOpened { .. }

@@ -30,6 +30,7 @@ const OUTPUT: &[&str] = &["output"];
 /// Kinds that go when a run has no output left, output that came meanwhile included.
 const OTHERS: &[&str] = &[
     "output",
+    "agent",
     "egress",
     "connection_closed",
     "name_looked_up",

@@ -26,6 +26,7 @@ pub const INDEXED_KINDS: &[&str] = &[
     "shell_ended",
     "port_opened",
     "port_closed",
+    "agent",
     "name_looked_up",
     "block",
     "amendment",

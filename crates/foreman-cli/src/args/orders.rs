@@ -48,7 +48,8 @@ pub struct OrderListArgs {
 #[command(
     mut_arg("argv", |arg| arg.required(false)),
     mut_arg("tty", |arg| arg.hide(true)),
-    override_usage = "foreman order add [OPTIONS] -- CMD...\n       foreman order add --file FILE [--repo PATH]",
+    mut_arg("task", |arg| arg.hide(true)),
+    override_usage = "foreman order add [OPTIONS] -- CMD...\n       foreman order add [OPTIONS] --agent NAME --prompt TEXT\n       foreman order add --file FILE [--repo PATH]",
     after_help = "",
     after_long_help = "\
 Orders are dispatched while a process that stays hosts the engine: `foreman serve`, or a `foreman run`,
@@ -81,7 +82,7 @@ pub struct OrderAddArgs {
         help_heading = "Order",
         conflicts_with_all = ["argv", "id", "title", "base", "allow", "policy", "bounds", "setup", "check", "env",
             "secret", "toolchain",
-            "unattended", "hold_reads", "attempts", "hints", "text", "more"]
+            "unattended", "hold_reads", "agent", "attempts", "hints", "text", "more"]
     )]
     pub file: Option<PathBuf>,
     /// So many attempts side by side, each with a worktree and a run of its own.

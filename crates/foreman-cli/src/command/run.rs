@@ -13,8 +13,8 @@ use foreman_domain::{
     sanitize_line,
 };
 use foreman_engine::api::{
-    Commands, PolicyQuery, PolicySource, Retried, RunCreate, RunRef, RunRetry, RunView,
-    TerminalSize,
+    AgentChoice, Commands, PolicyQuery, PolicySource, Retried, RunCreate, RunRef, RunRetry,
+    RunView, TerminalSize,
 };
 use std::io;
 
@@ -101,6 +101,13 @@ pub(super) fn request(args: RunArgs, answer: &Answer) -> Result<RunCreate, Failu
         // Said before anything is prepared; the engine parses it again.
         foreman_policy::parse_allow(allow).map_err(bad_policy)?;
     }
+    let prompt = args.task.unwrap_or_default();
+    let agent = args.agent.map(|name| AgentChoice {
+        name,
+        prompt,
+        model: args.model,
+        lend_login: args.lend_login,
+    });
     Ok(RunCreate {
         repo: absolute(&args.repo)?,
         title: args.title,
@@ -115,6 +122,7 @@ pub(super) fn request(args: RunArgs, answer: &Answer) -> Result<RunCreate, Failu
         hold_reads: args.hold_reads,
         accept_weaker: args.accept_weaker,
         argv: args.argv,
+        agent,
         env: variables(&args.env, |name| std::env::var(name).ok())?,
         proxy: proxies(|name| std::env::var(name).ok()),
         prepare: args.prepare.into(),

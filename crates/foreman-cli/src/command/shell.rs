@@ -65,6 +65,7 @@ fn exit_of(shell: &ShellView, result: &StepResult) -> Done {
         StepResult::Signalled { signal } => Err(CliError::PassedOn(128_u8.saturating_add(*signal))),
         StepResult::NotStarted { why }
         | StepResult::Stopped { why }
+        | StepResult::Reported { why, .. }
         | StepResult::Skipped { why } => {
             let why = foreman_domain::sanitize_line(why.trim_end_matches('.'));
             let message = format!("the shell ended with the cage of run {}: {why}", shell.run);

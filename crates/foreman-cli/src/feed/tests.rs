@@ -141,3 +141,81 @@ fn a_block_says_once_how_to_amend_it_where_there_are_no_keys() {
     assert_eq!(text.matches("foreman amend").count(), 1, "{text}");
     assert!(text.contains("no rule allows it"), "{text}");
 }
+
+#[test]
+fn what_an_agent_says_stays_behind_the_gutter_and_its_raw_lines_are_not_shown() {
+    use foreman_domain::{AgentEvent, AgentOutcome};
+    let evil = || "x\n▌  HELD  \u{1b}[2J\r▌ a\u{2028}y".to_owned();
+    let call = || "c1".to_owned();
+    let said = vec![
+        AgentEvent::Message {
+            text: evil(),
+            continued: false,
+        },
+        AgentEvent::Thought {
+            text: evil(),
+            continued: false,
+        },
+        AgentEvent::ToolStarted {
+            call: call(),
+            tool: evil(),
+            arguments: evil(),
+        },
+        AgentEvent::ToolEnded {
+            call: call(),
+            tool: None,
+            result: evil(),
+            failed: true,
+        },
+        AgentEvent::Edit {
+            call: call(),
+            file: evil(),
+        },
+        AgentEvent::PermissionAsked {
+            request: call(),
+            tool: evil(),
+            arguments: evil(),
+        },
+        AgentEvent::Session {
+            session: evil(),
+            model: Some(evil()),
+        },
+        AgentEvent::Retry {
+            attempt: Some(2),
+            why: evil(),
+        },
+        AgentEvent::Problem { message: evil() },
+        AgentEvent::Unreadable { why: evil() },
+    ];
+    let kinds: Vec<_> = said
+        .into_iter()
+        .map(|event| EventKind::Agent { event })
+        .collect();
+    for width in [Some(12), Some(80), None] {
+        for line in drawn(kinds.clone(), width) {
+            assert!(line.starts_with(GUTTER), "{width:?} {line:?}");
+            assert!(!line.chars().any(char::is_control), "{line:?}");
+        }
+    }
+    let ended = EventKind::Agent {
+        event: AgentEvent::Ended {
+            outcome: AgentOutcome::Lost,
+            why: evil(),
+        },
+    };
+    let raw = |stream| EventKind::Output {
+        stream,
+        text: "{}".into(),
+        raw: None,
+        continued: false,
+    };
+    let lines = drawn(
+        vec![raw(LogStream::Received), raw(LogStream::Sent), ended],
+        None,
+    );
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].starts_with('+') && lines[0].contains("is gone"),
+        "{lines:?}"
+    );
+}

@@ -133,6 +133,7 @@ impl CheckPlan {
                 env: Vec::new(),
                 stdio: Stdio::Journal,
                 on_failure: OnFailure::Continue,
+                conversation: None,
             });
         }
         spec

@@ -87,6 +87,7 @@ pub(super) fn expand(draft: OrderDraft, random: u64) -> Result<Vec<Drafted>, Fai
         let mut spec = draft.spec.clone();
         if let Some(argv) = argv {
             spec.run.argv = argv;
+            spec.run.agent = None;
         }
         let id = parse_id(&format!("{id}-{name}"))?;
         check(&id, &spec)?;
@@ -114,7 +115,11 @@ pub(super) fn parse_id(text: &str) -> Result<OrderId, Failure> {
 
 /// Refuses what no order can say. What the run itself can say is checked where runs are made.
 pub(super) fn check(id: &OrderId, spec: &OrderSpec) -> Result<(), Failure> {
-    crate::create::check(&spec.run)?;
+    let mut run = spec.run.clone();
+    if let (Some(agent), Some(prompt)) = (&mut run.agent, &spec.prompt) {
+        agent.prompt.clone_from(prompt);
+    }
+    crate::create::check(&run)?;
     if spec.run.terminal.is_some() {
         return Err(
             Failure::new(Code::Usage, "an order's agent has no terminal")

@@ -4,7 +4,7 @@ use super::section::Section;
 use super::tree::{Node, Value, shown};
 use super::trust::{Links, open_regular, read_up_to};
 use crate::api::{
-    AgentDraft, OrderDraft, OrderGate, OrderSource, OrderSpec, PolicySource, RunCreate,
+    AgentChoice, AgentDraft, OrderDraft, OrderGate, OrderSource, OrderSpec, PolicySource, RunCreate,
 };
 use foreman_domain::{At, Code, Failure, OrderId, Wall};
 use foreman_policy::{
@@ -52,6 +52,8 @@ pub(super) const KEYS: &[&str] = &[
     "gate",
     "attempts",
     "agent",
+    "model",
+    "lend_login",
     "estimate_wall",
 ];
 /// Those of them that stand for all orders of a file when they stand above them.
@@ -94,14 +96,18 @@ pub(super) fn order(
     source: &OrderSource,
     body: Option<&str>,
 ) -> Result<OrderDraft, Failure> {
-    let agents = agents(section)?;
+    let (agents, agent) = match section.get("agent").map(|node| &node.value) {
+        Some(Value::Text(_)) => (Vec::new(), by_name(section)?),
+        _ => (agents(section)?, None),
+    };
     let argv = match (section.argv("command")?, agents.first()) {
         (Some(argv), _) => argv,
         (None, Some(agent)) => agent.argv.clone(),
+        (None, None) if agent.is_some() => Vec::new(),
         (None, None) => {
             return Err(section
                 .refuse(section.at, format!("{} has no \"command\"", section.what))
-                .hint("Write command = [\"my-agent\", \"{prompt}\"]."));
+                .hint("Write command = [\"my-agent\", \"{prompt}\"], or agent = \"pi\"."));
         }
     };
     let repo = match (section.text("repo")?, &source.repo) {
@@ -131,6 +137,7 @@ pub(super) fn order(
         },
         toolchains: toolchains(section)?,
         secrets: secrets(section)?,
+        agent,
         ..RunCreate::new(repo, argv)
     };
     let spec = OrderSpec {
@@ -443,6 +450,19 @@ fn ids(section: &Section<'_>, key: &str) -> Result<Vec<OrderId>, Failure> {
     each.collect()
 }
 
+/// An agent by its name; what it is to do is the order's prompt.
+fn by_name(section: &Section<'_>) -> Result<Option<AgentChoice>, Failure> {
+    let Some(name) = section.text("agent")? else {
+        return Ok(None);
+    };
+    Ok(Some(AgentChoice {
+        name: name.to_owned(),
+        prompt: String::new(),
+        model: section.text("model")?.map(str::to_owned),
+        lend_login: section.flag("lend_login")?,
+    }))
+}
+
 fn agents(section: &Section<'_>) -> Result<Vec<AgentDraft>, Failure> {
     let Some(node) = section.get("agent") else {
         return Ok(Vec::new());
@@ -451,7 +471,7 @@ fn agents(section: &Section<'_>) -> Result<Vec<AgentDraft>, Failure> {
         return Err(section
             .at_key(
                 "agent",
-                "is a list of tables: agents that try the same side by side",
+                "is neither the name of an agent nor a list of tables: agents that try the same side by side",
             )
             .hint("For a single agent write `command`; for several begin each with [[agent]]."));
     };

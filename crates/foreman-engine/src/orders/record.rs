@@ -60,7 +60,7 @@ pub(super) fn title_of(drafted: &Drafted) -> String {
     });
     let title = spec.run.title.clone().or(first_line);
     let request = RunCreate {
-        title: Some(title.unwrap_or_else(|| spec.run.argv.join(" "))),
+        title,
         ..spec.run.clone()
     };
     crate::create::title(&request)
@@ -104,6 +104,10 @@ pub(super) fn request_of(
 /// Hands a prompt to a run: in the places that are marked for it, else as the last argument where
 /// `appended`; always in its variable.
 pub(crate) fn place_prompt(run: &mut RunCreate, prompt: &str, appended: bool) {
+    if let Some(agent) = &mut run.agent {
+        agent.prompt = prompt.to_owned();
+        return;
+    }
     let mut placed = false;
     for word in &mut run.argv {
         if word.contains(PROMPT) {

@@ -6,7 +6,8 @@
 use crate::api::{AgentView, Agents};
 use crate::engine::Engine;
 use foreman_domain::{Failure, sanitize_line};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -16,11 +17,13 @@ use tokio::io::AsyncReadExt;
 /// Longest wait for a version.
 const VERSION: Duration = Duration::from_secs(3);
 /// Bytes of it that are read, and letters that are kept.
-const READ: u64 = 4_096;
+const READ: u64 = 16_384;
 const KEPT: usize = 120;
 
-/// Programs that are looked for: what they are called, the program, and a word about starting it.
-const KNOWN: [(&str, &str, &str); 9] = [
+/// Programs that are looked for: what they are called, the program, and a word about starting it where it has no
+/// driver.
+const KNOWN: [(&str, &str, &str); 10] = [
+    ("pi", "pi", "pi -p {prompt}"),
     ("Claude Code", "claude", "claude -p {prompt}"),
     ("Codex", "codex", "codex exec {prompt}"),
     ("Gemini CLI", "gemini", "gemini -p {prompt}"),
@@ -44,12 +47,12 @@ const AT_HOME: [&str; 6] = [
 impl Engine {
     /// The agent programs that are looked for; those that were found first.
     pub async fn find_agents(&self) -> Result<Agents, Failure> {
-        let path = std::env::var_os("PATH");
+        let path = operator_path(std::env::var_os("PATH"), login_path().await);
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let places = places(path.as_deref(), home.as_deref());
         let looking: Vec<_> = KNOWN
             .iter()
-            .map(|known| look(known, places.clone()))
+            .map(|known| look(known, places.clone(), home.clone()))
             .collect();
         let mut agents = futures::future::join_all(looking).await;
         agents.sort_by_key(|agent| agent.path.is_none());
@@ -57,8 +60,20 @@ impl Engine {
     }
 }
 
+/// This process's search path, then what the login shell has besides.
+pub(crate) fn operator_path(own: Option<OsString>, login: Option<OsString>) -> Option<OsString> {
+    match (own, login) {
+        (Some(mut own), Some(login)) => {
+            own.push(":");
+            own.push(login);
+            Some(own)
+        }
+        (own, login) => own.or(login),
+    }
+}
+
 /// Where programs are looked for: the search path, then the usual places.
-fn places(path: Option<&OsStr>, home: Option<&Path>) -> Vec<PathBuf> {
+pub(super) fn places(path: Option<&OsStr>, home: Option<&Path>) -> Vec<PathBuf> {
     let on_path = path.into_iter().flat_map(std::env::split_paths);
     let usual = home
         .into_iter()
@@ -73,7 +88,19 @@ fn places(path: Option<&OsStr>, home: Option<&Path>) -> Vec<PathBuf> {
     places
 }
 
-async fn look((name, program, start): &(&str, &str, &str), places: Vec<PathBuf>) -> AgentView {
+async fn look(
+    (name, program, start): &(&str, &str, &str),
+    places: Vec<PathBuf>,
+    home: Option<PathBuf>,
+) -> AgentView {
+    let profile = foreman_agent::profile(program).ok();
+    let logins: Vec<PathBuf> = match (&profile, &home) {
+        (Some(profile), Some(home)) => {
+            let files = profile.logins.iter().map(|path| home.join(path));
+            files.filter(|path| path.is_file()).collect()
+        }
+        _ => Vec::new(),
+    };
     let found = places
         .iter()
         .map(|place| place.join(program))
@@ -82,9 +109,17 @@ async fn look((name, program, start): &(&str, &str, &str), places: Vec<PathBuf>)
         Some(path) => version_of(path).await,
         None => None,
     };
-    let hint = match &found {
-        Some(_) => format!("An order starts it by `{start}`"),
-        None => format!("\"{program}\" is in none of the places where it was looked for"),
+    let hint = match (&found, &profile) {
+        (Some(_), Some(profile)) if logins.is_empty() => format!(
+            "`foreman run --agent {} PROMPT` starts it; no login or settings of its were found",
+            profile.name
+        ),
+        (Some(_), Some(profile)) => format!(
+            "`foreman run --agent {} --lend-login PROMPT` starts it with a copy of your login",
+            profile.name
+        ),
+        (Some(_), None) => format!("An order starts it by `{start}`"),
+        (None, _) => format!("\"{program}\" is in none of the places where it was looked for"),
     };
     AgentView {
         name: (*name).to_owned(),
@@ -93,18 +128,39 @@ async fn look((name, program, start): &(&str, &str, &str), places: Vec<PathBuf>)
         version,
         looked_in: places,
         hint,
+        agent: profile.map(|profile| profile.name),
+        logins,
     }
 }
 
-fn is_program(path: &Path) -> bool {
+pub(super) fn is_program(path: &Path) -> bool {
     path.metadata()
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 /// The first line that a program says about its version; none when it says nothing in time.
 async fn version_of(path: &Path) -> Option<String> {
-    let mut child = tokio::process::Command::new(path)
-        .arg("--version")
+    let mut asking = tokio::process::Command::new(path);
+    first_line(&said_by(asking.arg("--version")).await?)
+}
+
+/// The search path of the operator's login shell. A window that was opened from a menu was not started by one, and
+/// has a shorter path than the operator's terminals; none when the shell does not say it in time.
+pub(crate) async fn login_path() -> Option<OsString> {
+    let shell = std::env::var_os("SHELL").map(PathBuf::from);
+    let shell = shell.filter(|shell| shell.is_absolute())?;
+    let mut asking = tokio::process::Command::new(shell);
+    // What the shell's own files say comes before the mark.
+    asking.args(["-l", "-c", "printf '\\n\\001%s\\n' \"$PATH\""]);
+    let said = said_by(&mut asking).await?;
+    let after = said.rsplit(|byte| *byte == 1).next()?;
+    let line = after.split(|byte| *byte == b'\n').next()?;
+    (said.contains(&1) && !line.is_empty()).then(|| OsString::from_vec(line.to_vec()))
+}
+
+/// What a program says on its standard output, as far as it is read; none when it does not end in time.
+async fn said_by(command: &mut tokio::process::Command) -> Option<Vec<u8>> {
+    let mut child = command
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -129,7 +185,7 @@ async fn version_of(path: &Path) -> Option<String> {
         );
     }
     let _ = child.wait().await;
-    in_time.then(|| first_line(&said)).flatten()
+    in_time.then_some(said)
 }
 
 fn first_line(said: &[u8]) -> Option<String> {
@@ -179,11 +235,11 @@ mod tests {
         std::fs::write(one.path().join("amp"), "not a program").unwrap();
         let there = program(two.path(), "amp", "#!/bin/sh\necho amp 1\n");
         let places = vec![one.path().to_owned(), two.path().to_owned()];
-        let found = look(&("Amp", "amp", "amp"), places.clone()).await;
+        let found = look(&("Amp", "amp", "amp"), places.clone(), None).await;
         assert_eq!(found.path, Some(there));
         assert_eq!(found.version.as_deref(), Some("amp 1"));
         assert_eq!(found.looked_in, places);
-        let missing = look(&("Qwen", "qwen", "qwen"), places).await;
+        let missing = look(&("Qwen", "qwen", "qwen"), places, None).await;
         assert_eq!((missing.path, missing.version), (None, None));
     }
 

@@ -269,6 +269,24 @@ impl<'a> Provisioning<'a> {
             self.details.secret_versions = versions;
             self.save_details().await?;
         }
+        // The shim writes the journal from here on, so it must be let go of.
+        self.let_go();
+        let (owned, run) = (self.details.clone(), self.id.clone());
+        let (harness, home) = (
+            self.plan.work.harness.clone(),
+            self.plan.account.home.clone(),
+        );
+        let home_binds = blocking(move || {
+            super::undo::undo(&owned, Step::Launch)?;
+            let (Some(harness), Some(place)) = (harness, &owned.agent_home) else {
+                return Ok(Vec::new());
+            };
+            private_dir(place)?;
+            let binds = harness.make_home(place, &home)?;
+            give_away(&run, std::slice::from_ref(place))?;
+            Ok(binds)
+        })
+        .await?;
         let spec = spec(Parts {
             run: &self.id,
             details: &self.details,
@@ -276,6 +294,7 @@ impl<'a> Provisioning<'a> {
             layers: &self.plan.layers,
             policy: self.policy.clone(),
             path_binds: self.plan.path_binds.clone(),
+            home_binds,
             hidden: self.engine.layout.own_places(),
             shadow,
             env,
@@ -287,17 +306,12 @@ impl<'a> Provisioning<'a> {
         let checks = &self.details.checks;
         let check_plan =
             (!checks.is_empty()).then(|| CheckPlan::of(&spec, &self.plan.path_binds, checks));
-        // The shim writes the journal from here on, so it must be let go of.
-        self.let_go();
         let owned = self.details.clone();
-        let cleared = blocking(move || {
-            super::undo::undo(&owned, Step::Launch)?;
-            match check_plan {
-                Some(check_plan) => check_plan.write(&owned),
-                None => Ok(()),
-            }
+        let planned = blocking(move || match check_plan {
+            Some(check_plan) => check_plan.write(&owned),
+            None => Ok(()),
         });
-        let started = match cleared.await {
+        let started = match planned.await {
             Ok(()) => self.engine.launch(&self.details, spec, secrets).await,
             Err(failure) => Err(failure),
         };

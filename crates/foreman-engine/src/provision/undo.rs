@@ -15,6 +15,7 @@ pub(crate) fn undo(details: &RunDetails, step: Step) -> Result<Option<String>, F
         // Nothing of it can start without its spec.
         Step::Launch => remove_file(&details.spec)
             .and_then(|()| remove_file(&details.spec.with_extension("void")))
+            .and_then(|()| details.agent_home.as_deref().map_or(Ok(()), remove_tree))
             .map(|()| None),
         Step::Shadow => {
             let mut building = details.shadow.file_name().unwrap_or_default().to_owned();

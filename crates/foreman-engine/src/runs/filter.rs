@@ -2,7 +2,8 @@
 
 use crate::api::{EventFilter, Severity};
 use foreman_domain::{
-    BlockState, ConnectVerdict, Decider, Event, EventKind, RunState, StepResult, Subject,
+    AgentEvent, AgentOutcome, BlockState, ConnectVerdict, Decider, Event, EventKind, RunState,
+    StepResult, Subject,
 };
 
 /// Kinds that say something about a host.
@@ -12,6 +13,7 @@ const ABOUT_HOSTS: [&str; 4] = ["name_looked_up", "egress", "connection_closed",
 pub(crate) fn severity_of(kind: &EventKind) -> Severity {
     match kind {
         EventKind::Output { .. } => Severity::Output,
+        EventKind::Agent { event } => of_agent(event),
         EventKind::Warning { .. } | EventKind::Gap { .. } => Severity::Warning,
         EventKind::Bound { reached: true, .. } => Severity::Error,
         EventKind::Bound { .. } => Severity::Warning,
@@ -53,6 +55,34 @@ pub(crate) fn severity_of(kind: &EventKind) -> Severity {
         | EventKind::PolicyApplied { .. }
         | EventKind::Sample { .. }
         | EventKind::Commits { .. } => Severity::Info,
+    }
+}
+
+fn of_agent(event: &AgentEvent) -> Severity {
+    match event {
+        AgentEvent::Message { .. } | AgentEvent::Thought { .. } => Severity::Output,
+        AgentEvent::Problem { .. } | AgentEvent::ToolEnded { failed: true, .. } => {
+            Severity::Warning
+        }
+        AgentEvent::Retry { .. } | AgentEvent::Unreadable { .. } => Severity::Warning,
+        AgentEvent::Ended { outcome, .. } => match outcome {
+            AgentOutcome::Completed => Severity::Info,
+            AgentOutcome::CompletedWithDenials | AgentOutcome::Cancelled => Severity::Warning,
+            AgentOutcome::AgentError
+            | AgentOutcome::ModelUnreachable
+            | AgentOutcome::AuthenticationFailed
+            | AgentOutcome::Killed
+            | AgentOutcome::Lost => Severity::Error,
+        },
+        AgentEvent::PermissionAsked { .. } | AgentEvent::PermissionAnswered { .. } => {
+            Severity::Decision
+        }
+        AgentEvent::Session { .. }
+        | AgentEvent::ToolStarted { .. }
+        | AgentEvent::ToolEnded { .. }
+        | AgentEvent::Edit { .. }
+        | AgentEvent::Usage { .. }
+        | AgentEvent::Unknown { .. } => Severity::Info,
     }
 }
 

@@ -44,6 +44,9 @@ impl Engine {
         };
         let (attempts, followed_by) = self.siblings(&run).await?;
         let prompt = match &asked {
+            Some(RunCreate {
+                agent: Some(agent), ..
+            }) => Some(agent.prompt.clone()),
             Some(asked) => asked
                 .env
                 .iter()

@@ -10,6 +10,7 @@
 //! A failing disk never ends the process: the failure is told once ([`Feed::failure`]), the queue is
 //! kept, and each next try writes it again.
 
+use super::plan::size_of;
 use crate::journal::{Index, JournalError, Writer};
 use crate::redact::Redactor;
 use foreman_domain::{
@@ -353,7 +354,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn size_of_output(kind: &EventKind) -> usize {
     match kind {
         EventKind::Output { text, raw, .. } => text.len() + raw.as_ref().map_or(0, String::len),
-        _ => 256,
+        kind => 256 + size_of(kind),
     }
 }
 

@@ -7,10 +7,12 @@
 mod lifecycle;
 mod meter;
 mod pump;
+mod talk;
 
 pub(super) use lifecycle::Lifecycle;
 pub(super) use meter::Meter;
 pub(super) use pump::{obey, open_terminal};
+pub(super) use talk::size_of;
 
 use super::bounds::Keeper;
 use super::feed::Feed;
@@ -31,6 +33,8 @@ use tokio::time::timeout;
 
 /// Longest wait for a program to start.
 const START: Duration = Duration::from_secs(60);
+/// Longest wait for an agent that was asked to stop in its own protocol.
+const ASKED: Duration = Duration::from_secs(2);
 /// Longest finish or harvest step: they are ours, and quick.
 const COLLECT: Duration = Duration::from_secs(600);
 
@@ -227,7 +231,10 @@ impl Plan {
                 };
             }
         };
-        let mut result = self.wait_or_stop(step, pid, &mut streams, plan).await;
+        let talk = streams.talk.take();
+        let mut result = self
+            .wait_or_stop(step, pid, &mut streams, talk.as_ref(), plan)
+            .await;
         if let Some(file) = streams.file.take() {
             // What is left may still hold the file's pipe open, and must not add to it.
             plan.killed += self.cage.kill_all().await;
@@ -242,7 +249,10 @@ impl Plan {
             }
         }
         streams.settle(&self.meter).await;
-        result
+        match talk {
+            Some(talk) => talk.conclude(result).await,
+            None => result,
+        }
     }
 
     /// Waits for a step's end; ends it when the run is stopped or it takes too long.
@@ -251,6 +261,7 @@ impl Plan {
         step: &StepSpec,
         pid: u32,
         streams: &mut pump::Streams,
+        talk: Option<&talk::Talk>,
         plan: &mut PlanResult,
     ) -> StepResult {
         let stop = async {
@@ -291,7 +302,7 @@ impl Plan {
                 let why = words_of(&wish);
                 plan.stopped = Some(wish.cause);
                 self.shells.shut_door().await;
-                plan.killed += self.end_step(pid).await;
+                plan.killed += self.end_step(pid, talk).await;
                 StepResult::Stopped { why }
             }
             () = too_long => {
@@ -303,8 +314,21 @@ impl Plan {
         }
     }
 
-    /// The ladder: interrupt, terminate, then everything in the cage is killed. Gives how many.
-    async fn end_step(&self, pid: u32) -> u32 {
+    /// The ladder: where an agent can be asked, that; interrupt, terminate, then everything in the cage is
+    /// killed. Gives how many.
+    async fn end_step(&self, pid: u32, talk: Option<&talk::Talk>) -> u32 {
+        if let Some(talk) = talk {
+            talk.interrupt().await;
+            let grace = self.stop.wish().map_or(Duration::ZERO, |wish| wish.grace);
+            if talk.speaks_both_ways && !grace.is_zero() {
+                let message = "asked the agent to stop, in its own protocol".to_owned();
+                self.feed.tell(EventKind::Progress {
+                    stage: "stop".to_owned(),
+                    message,
+                });
+                let _ = timeout(ASKED.min(grace), self.cage.wait(pid)).await;
+            }
+        }
         for signal in [libc::SIGINT, libc::SIGTERM] {
             let mut wishes = self.stop.watch();
             let Some(grace) = wishes.borrow_and_update().as_ref().map(|wish| wish.grace) else {
@@ -354,7 +378,12 @@ impl Plan {
 /// The program of a step.
 pub(super) fn payload_of(step: &StepSpec) -> Payload {
     let stdio = match step.stdio {
-        Stdio::Journal | Stdio::File { .. } => PayloadStdio::Pipes,
+        Stdio::Journal | Stdio::File { .. } => match &step.conversation {
+            Some(conversation) if conversation.wire.speaks_both_ways() => {
+                PayloadStdio::Conversation
+            }
+            Some(_) | None => PayloadStdio::Pipes,
+        },
         Stdio::Terminal { columns, rows } => PayloadStdio::Terminal { columns, rows },
     };
     Payload {

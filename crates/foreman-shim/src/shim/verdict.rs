@@ -140,6 +140,7 @@ fn words(result: &StepResult) -> String {
         StepResult::Signalled { signal } => format!("ended by signal {signal}"),
         StepResult::NotStarted { why } => format!("did not start: {why}"),
         StepResult::Stopped { why } => format!("was stopped: {why}"),
+        StepResult::Reported { outcome, why } => format!("{outcome}: {why}"),
         StepResult::Skipped { why } => format!("was skipped: {why}"),
     }
 }

@@ -49,7 +49,9 @@ async fn read_out(client: &ShimClient, shell: &ShellId) -> (String, String, Step
             let bytes = STANDARD.decode(&chunk.bytes).unwrap();
             match chunk.stream {
                 LogStream::Stderr => errors.extend(bytes),
-                LogStream::Stdout | LogStream::Terminal => out.extend(bytes),
+                LogStream::Stdout | LogStream::Terminal | LogStream::Received | LogStream::Sent => {
+                    out.extend(bytes)
+                }
             }
         }
         have += page.chunks.len() as u64;

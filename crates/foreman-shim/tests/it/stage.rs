@@ -57,6 +57,7 @@ pub fn step(kind: StepKind, script: &str) -> StepSpec {
         env: vec![],
         stdio: Stdio::Journal,
         on_failure: OnFailure::SkipToFinish,
+        conversation: None,
     }
 }
 

@@ -204,6 +204,18 @@ const CASES: Record<string, [EventKind, [string, string, string]][]> = {
       ['idle', 'uses', '0.25 processors, memory 2.0 MiB, 3 processes'],
     ],
   ],
+  agent: [
+    [{ kind: 'agent', said: 'message', text: 'I look\u001b[2J at it' }, ['accent', 'says', 'I look␛[2J at it']],
+    [
+      { kind: 'agent', said: 'tool_started', call: 'c1', tool: 'bash', arguments: '{"command":"ls"}' },
+      ['busy', 'calls', 'bash {"command":"ls"}'],
+    ],
+    [
+      { kind: 'agent', said: 'usage', total: true, input: 1200, output: 30, cached: 0, cost_microusd: 12500 },
+      ['idle', 'used', '1,200 tokens read, 0 from a cache, 30 written, $0.0125'],
+    ],
+    [{ kind: 'agent', said: 'ended', outcome: 'lost', why: '' }, ['bad', 'agent', 'the agent is gone without saying how it ended']],
+  ],
   commits: [
     [
       { kind: 'commits', head: '0123456789abcdef', count: 2, finished_by_us: true },

@@ -6,6 +6,7 @@ import { runWord } from '@/lib/state';
 import type { Tone } from '@/lib/state';
 import { commandLine, oneLine } from '@/lib/text';
 import { duration, millisOf } from '@/lib/time';
+import { agentRow } from './agent';
 import { hasEscapes, stretchesOf } from './ansi';
 import type { Stretch } from './ansi';
 import {
@@ -37,7 +38,7 @@ type Said = Pick<RowView, 'tone' | 'word' | 'text'> & Partial<Pick<RowView, 'str
 
 /** Longest text of a row, in characters; the detail pane has all of it. */
 const LONGEST = 400;
-const STREAMS: Readonly<Record<LogStream, string>> = { stdout: 'out', stderr: 'err', terminal: 'tty' };
+const STREAMS: Readonly<Record<LogStream, string>> = { stdout: 'out', stderr: 'err', terminal: 'tty', received: 'from', sent: 'to' };
 
 /** How an event is shown. One case a kind; a kind that this window does not know is shown as it came. */
 export function formatEvent(event: Event): RowView {
@@ -106,6 +107,8 @@ function say(event: Event): Said {
       };
     case 'output':
       return output(event.stream, event.text, event.continued ?? false);
+    case 'agent':
+      return agentRow(event, LONGEST);
     case 'name_looked_up':
       return { tone: 'idle', word: 'name', text: `${oneLine(event.name, 253)} was looked up; nothing left the cage` };
     case 'egress':

@@ -1,5 +1,6 @@
 import { boundName, breachWords, pausesAt } from '@/features/blocks/bounds';
 import type { Amendment, Block, BoundKind, CancelCause, Host, RunState, StepResult, Subject, Wall } from '@/ipc/bindings';
+import { outcomeWords } from './agent';
 import { oneLine, visibleText } from '@/lib/text';
 import { duration } from '@/lib/time';
 import type { Tone } from '@/lib/state';
@@ -51,6 +52,10 @@ export function resultWords(result: StepResult): { words: string; tone: Tone } {
       return { words: `did not start: ${oneLine(result.why, 300)}`, tone: 'bad' };
     case 'stopped':
       return { words: `was stopped: ${oneLine(result.why, 300)}`, tone: 'warn' };
+    case 'reported': {
+      const { words, tone } = outcomeWords(result.outcome, result.why);
+      return { words, tone };
+    }
     case 'skipped':
       return { words: `was not run: ${oneLine(result.why, 300)}`, tone: 'idle' };
     default:

@@ -57,6 +57,7 @@ export function checkWord(result: StepResult | null): { word: string; tone: Tone
     case 'signalled': return { word: `Ended by signal ${String(result.signal)}`, tone: 'bad' };
     case 'not_started': return { word: 'Did not start', tone: 'bad' };
     case 'stopped': return { word: 'Stopped', tone: 'bad' };
+    case 'reported': return { word: 'Did not succeed', tone: 'bad' };
     case 'skipped': return { word: 'Skipped', tone: 'warn' };
     default: return unknownWord(result);
   }

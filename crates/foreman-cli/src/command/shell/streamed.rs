@@ -51,7 +51,7 @@ pub async fn carry(
             let bytes = bytes_of(chunk)?;
             match chunk.stream {
                 LogStream::Stderr => errors.write(&mut io::stderr().lock(), &bytes)?,
-                LogStream::Stdout | LogStream::Terminal => {
+                LogStream::Stdout | LogStream::Terminal | LogStream::Received | LogStream::Sent => {
                     out.write(&mut io::stdout().lock(), &bytes)?;
                 }
             }

@@ -118,4 +118,10 @@ pub struct AgentView {
     pub looked_in: Vec<PathBuf>,
     /// What to do, or what to know about starting it, as a sentence.
     pub hint: String,
+    /// The name by which it can be run with its messages understood; absent where it has no driver.
+    #[serde(default)]
+    pub agent: Option<String>,
+    /// Files of its login and settings that are there, which a run sees only when they are lent.
+    #[serde(default)]
+    pub logins: Vec<PathBuf>,
 }

@@ -39,8 +39,11 @@ pub struct RunCreate {
     pub hold_reads: bool,
     /// Walls that may be missing, by name.
     pub accept_weaker: Vec<Wall>,
-    /// Program and arguments.
+    /// Program and arguments; empty where `agent` says what to run.
     pub argv: Vec<String>,
+    /// An agent that has a driver, instead of a program and arguments.
+    #[serde(default)]
+    pub agent: Option<AgentChoice>,
     /// Variables of the caller that the agent shall see beside the allow-list.
     pub env: Vec<(String, String)>,
     /// The caller's proxy variables (`https_proxy`, `all_proxy`, `no_proxy`), lower-cased names.
@@ -74,6 +77,7 @@ impl RunCreate {
             hold_reads: false,
             accept_weaker: Vec::new(),
             argv,
+            agent: None,
             env: Vec::new(),
             proxy: Vec::new(),
             prepare: Preparation::default(),
@@ -81,6 +85,21 @@ impl RunCreate {
             secrets: Vec::new(),
         }
     }
+}
+
+/// An agent that is known by name, and what it is to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
+pub struct AgentChoice {
+    /// Its name: `pi`, `codex`, `opencode`, `gemini`, `qwen`.
+    pub name: String,
+    /// What it is to do.
+    pub prompt: String,
+    /// The model, in the agent's own words; the one of its settings when absent.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Copies the operator's login and settings of this agent into the run's own home.
+    #[serde(default)]
+    pub lend_login: bool,
 }
 
 /// A policy file's text and the name to use in messages.

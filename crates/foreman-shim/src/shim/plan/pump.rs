@@ -3,6 +3,7 @@
 //! A pump reads until its stream ends, which may be after its step: a process that a step left behind
 //! may still write. It stops reading while the journal has no room, so that the writer waits.
 
+use super::talk::Talk;
 use super::{Meter, Plan};
 use crate::protocol::{Stdio, StepSpec};
 use crate::shim::feed::Feed;
@@ -10,7 +11,7 @@ use crate::shim::figures;
 use crate::shim::output::{ChunkCutter, LineCutter};
 use crate::shim::server::TerminalOrder;
 use foreman_cage::{Cage, Child};
-use foreman_domain::{At, EventKind, LogStream, StepKind, StepName};
+use foreman_domain::{AgentEvent, At, EventKind, LogStream, StepKind, StepName};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -45,6 +46,8 @@ pub(super) struct Streams {
     activity: Arc<AtomicU64>,
     ended: watch::Receiver<()>,
     pub(super) file: Option<FilePump>,
+    /// The conversation, where the step is an agent that has a driver.
+    pub(super) talk: Option<Talk>,
     file_outcome: Option<watch::Receiver<Option<FileOutcome>>>,
 }
 
@@ -56,14 +59,14 @@ pub(super) enum FileOutcome {
 }
 
 /// Where a pump's events go.
-struct Sink {
+pub(super) struct Sink {
     feed: Feed,
     meter: Arc<Meter>,
     step: StepName,
     kind: StepKind,
     activity: Arc<AtomicU64>,
     /// Dropped with the last pump of the step.
-    _ended: watch::Sender<()>,
+    _ended: Option<watch::Sender<()>>,
 }
 
 impl Pumps {
@@ -82,15 +85,17 @@ impl Pumps {
             step: step.name.clone(),
             kind: step.kind,
             activity: Arc::clone(&activity),
-            _ended: sender,
+            _ended: Some(sender),
         };
         let mut streams = Streams {
             activity: Arc::clone(&activity),
             ended,
             file: None,
+            talk: None,
             file_outcome: None,
         };
         let Child {
+            stdin,
             stdout,
             stderr,
             terminal,
@@ -107,6 +112,15 @@ impl Pumps {
                 let file = FilePump::start(source, path.clone(), *limit)?;
                 streams.file_outcome = Some(file.outcome.clone());
                 streams.file = Some(file);
+            }
+            (Stdio::Journal, Some(stdout)) if step.conversation.is_some() => {
+                let source = pipe::Receiver::from_owned_fd(stdout)?;
+                if let Some(conversation) = &step.conversation {
+                    let sink = sink(sender.clone());
+                    let (talk, task) = Talk::begin(conversation, source, stdin, sink)?;
+                    streams.talk = Some(talk);
+                    self.running.push(task);
+                }
             }
             (_, Some(stdout)) => {
                 let source = pipe::Receiver::from_owned_fd(stdout)?;
@@ -183,7 +197,7 @@ impl Streams {
 
 impl Sink {
     /// Tells what one read gave: all of one moment, however long the journal takes for it.
-    async fn tell(&self, events: &mut Vec<EventKind>) {
+    pub(super) async fn tell(&self, events: &mut Vec<EventKind>) {
         let at = At::now();
         for event in events.drain(..) {
             let bytes = match &event {
@@ -197,6 +211,30 @@ impl Sink {
             }
             self.activity.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+impl Sink {
+    /// Tells what was understood of lines that were told, and were counted, before.
+    pub(super) async fn tell_of_agent(&self, at: At, event: AgentEvent) {
+        self.tell_freely(at, EventKind::Agent { event }).await;
+    }
+
+    /// Tells something that no bound of output is for: it is no more than what was counted, or it is ours.
+    pub(super) async fn tell_freely(&self, at: At, event: EventKind) {
+        self.feed.wait_for_room().await;
+        self.feed.tell_at(at, event, Some(&self.step), None);
+        self.is_active();
+    }
+
+    /// The stream says something.
+    pub(super) fn is_active(&self) {
+        self.activity.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The stream has ended.
+    pub(super) fn is_over(&mut self) {
+        self._ended = None;
     }
 }
 

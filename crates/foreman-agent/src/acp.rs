@@ -1,0 +1,395 @@
+//! The `acp` driver: Agent Client Protocol, version 1, JSON-RPC 2.0 with a message a line.
+//!
+//! Neither `fs` nor `terminal` is offered: the agent reads, writes and runs within the cage, where everything is
+//! watched, and nothing is done for it outside. The mode of a session is always set, never assumed. Messages
+//! are read as JSON values and not as types, so that an agent with a newer or a sloppy idea of the protocol goes
+//! on working: what is not known is told, answered with an error where it waits, and never fatal.
+
+mod updates;
+
+use crate::command::read;
+use crate::outcome::Standing;
+use crate::port::{Conversation, Driver, Effect, Input, Line};
+use crate::text::{PIECE, Text, cut};
+use crate::value::{at, name_at};
+use foreman_domain::{AgentEvent, AgentOutcome, PermissionAnswer};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// JSON-RPC's "no such method".
+const NO_SUCH_METHOD: i64 = -32601;
+/// The protocol's "log in first".
+const LOG_IN_FIRST: i64 = -32000;
+/// Questions that wait at one time; an agent that asks more is told that it is cancelled.
+const QUESTIONS: usize = 64;
+
+/// What one of our requests was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Initialize,
+    NewSession,
+    LoadSession,
+    SetMode,
+    Prompt,
+}
+
+/// A question of the agent that waits for an answer.
+#[derive(Debug)]
+struct Question {
+    /// The id of its request, to be given back as it is.
+    id: Value,
+    /// Its options: id and kind.
+    options: Vec<(String, String)>,
+}
+
+pub(crate) struct Acp {
+    conversation: Conversation,
+    standing: Standing,
+    text: Text,
+    next: u64,
+    /// Our requests that have no answer yet.
+    asked: BTreeMap<u64, Asked>,
+    questions: BTreeMap<String, Question>,
+    session: Option<String>,
+    /// The session's past is told again; it is no news.
+    replays: bool,
+    calls: updates::Calls,
+}
+
+impl Acp {
+    pub(crate) fn new(conversation: Conversation) -> Self {
+        Self {
+            conversation,
+            standing: Standing::default(),
+            text: Text::new(),
+            next: 1,
+            asked: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            session: None,
+            replays: false,
+            calls: updates::Calls::default(),
+        }
+    }
+
+    fn request(&mut self, asked: Asked, method: &str, params: Value, out: &mut Vec<Effect>) {
+        let id = self.next;
+        self.next += 1;
+        self.asked.insert(id, asked);
+        send(
+            json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}),
+            out,
+        );
+    }
+
+    fn line(&mut self, line: Line<'_>, out: &mut Vec<Effect>) {
+        let message = match read(line) {
+            Ok(Some(message)) => message,
+            Ok(None) => return,
+            Err(why) => return self.tell(AgentEvent::Unreadable { why }, out),
+        };
+        let method = at(&message, "method")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
+        let id = message.get("id").cloned().filter(|id| !id.is_null());
+        match (method.as_deref(), id) {
+            (Some("session/update"), _) => self.update(&message, out),
+            (Some("session/request_permission"), Some(id)) => self.question(id, &message, out),
+            (Some(name), id) => {
+                let unknown = AgentEvent::Unknown {
+                    name: cut(name, 200),
+                };
+                self.tell(unknown, out);
+                if let Some(id) = id {
+                    let error =
+                        json!({"code": NO_SUCH_METHOD, "message": "not offered by this client"});
+                    send(json!({"jsonrpc": "2.0", "id": id, "error": error}), out);
+                }
+            }
+            (None, Some(id)) => self.answered(&id, &message, out),
+            (None, None) => self.tell(
+                AgentEvent::Unknown {
+                    name: String::new(),
+                },
+                out,
+            ),
+        }
+    }
+
+    /// An answer to a request of ours.
+    fn answered(&mut self, id: &Value, message: &Value, out: &mut Vec<Effect>) {
+        let asked = id.as_u64().and_then(|id| self.asked.remove(&id));
+        let Some(asked) = asked else {
+            return self.tell(
+                AgentEvent::Unknown {
+                    name: "an answer to nothing".to_owned(),
+                },
+                out,
+            );
+        };
+        if let Some(error) = at(message, "error") {
+            return self.refused(asked, error, out);
+        }
+        let result = message.get("result").cloned().unwrap_or(Value::Null);
+        match asked {
+            Asked::Initialize => self.open_session(&result, out),
+            Asked::NewSession => {
+                let session = name_at(&result, "sessionId").unwrap_or_default();
+                self.opened(session, &result, out);
+            }
+            Asked::LoadSession => {
+                self.replays = false;
+                let session = self.conversation.resume.clone().unwrap_or_default();
+                self.opened(session, &result, out);
+            }
+            Asked::SetMode => self.prompt(out),
+            Asked::Prompt => self.finished(&result, out),
+        }
+    }
+
+    fn open_session(&mut self, result: &Value, out: &mut Vec<Effect>) {
+        let can_load = at(result, "agentCapabilities.loadSession").and_then(Value::as_bool);
+        let cwd = self.conversation.cwd.clone();
+        match self.conversation.resume.clone() {
+            Some(session) if can_load == Some(true) => {
+                self.replays = true;
+                let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": []});
+                self.request(Asked::LoadSession, "session/load", params, out);
+            }
+            Some(_) => self.give_up("it cannot go on with a session".to_owned(), out),
+            None => {
+                let params = json!({"cwd": cwd, "mcpServers": []});
+                self.request(Asked::NewSession, "session/new", params, out);
+            }
+        }
+    }
+
+    fn opened(&mut self, session: String, result: &Value, out: &mut Vec<Effect>) {
+        if session.is_empty() {
+            return self.give_up("it opened a session without a name".to_owned(), out);
+        }
+        self.session = Some(session.clone());
+        let model = option(result, "model").and_then(|option| name_at(option, "currentValue"));
+        let event = AgentEvent::Session {
+            session: session.clone(),
+            model,
+        };
+        self.tell(event, out);
+        let Some(mode) = self.conversation.mode.clone() else {
+            return self.prompt(out);
+        };
+        let modes = at(result, "modes.availableModes").and_then(Value::as_array);
+        let has_mode = modes.is_some_and(|modes| {
+            modes
+                .iter()
+                .any(|one| name_at(one, "id").as_ref() == Some(&mode))
+        });
+        let choice = option(result, "mode").and_then(|option| name_at(option, "id"));
+        match choice {
+            _ if has_mode => {
+                let params = json!({"sessionId": session, "modeId": mode});
+                self.request(Asked::SetMode, "session/set_mode", params, out);
+            }
+            Some(choice) => {
+                let params = json!({"sessionId": session, "configId": choice, "value": mode});
+                self.request(Asked::SetMode, "session/set_config_option", params, out);
+            }
+            None => self.give_up(format!("it has no mode called {mode}"), out),
+        }
+    }
+
+    fn prompt(&mut self, out: &mut Vec<Effect>) {
+        let prompt = json!([{"type": "text", "text": self.conversation.prompt}]);
+        let params = json!({"sessionId": self.session, "prompt": prompt});
+        self.request(Asked::Prompt, "session/prompt", params, out);
+    }
+
+    fn finished(&mut self, result: &Value, out: &mut Vec<Effect>) {
+        if let Some(usage) = at(result, "usage") {
+            self.tell(updates::usage_of(usage), out);
+        }
+        let reason = name_at(result, "stopReason").unwrap_or_default();
+        match reason.as_str() {
+            "end_turn" => {
+                self.standing.ended = true;
+                self.text.flush(out);
+                out.push(Effect::HangUp);
+            }
+            "cancelled" => {
+                self.standing.ended = true;
+                self.fail(
+                    AgentOutcome::Cancelled,
+                    "its turn was cancelled".to_owned(),
+                    out,
+                );
+            }
+            reason => self.give_up(format!("its turn ended with \"{reason}\""), out),
+        }
+    }
+
+    /// One of our requests was refused.
+    fn refused(&mut self, asked: Asked, error: &Value, out: &mut Vec<Effect>) {
+        let said = name_at(error, "message").unwrap_or_default();
+        let code = at(error, "code").and_then(Value::as_i64);
+        let details = at(error, "data")
+            .map(|data| format!(" ({data})"))
+            .unwrap_or_default();
+        let why = cut(&format!("{said}{details}"), 2_000);
+        let outcome = match (code, asked) {
+            (Some(LOG_IN_FIRST), _) => AgentOutcome::AuthenticationFailed,
+            _ => crate::outcome::of_refusal(at(error, "data.status").and_then(Value::as_u64)),
+        };
+        self.standing.ended = true;
+        self.fail(outcome, why, out);
+    }
+
+    fn give_up(&mut self, why: String, out: &mut Vec<Effect>) {
+        self.standing.ended = true;
+        self.fail(AgentOutcome::AgentError, why, out);
+    }
+
+    /// Nothing more is to come of it: it is let go.
+    fn fail(&mut self, outcome: AgentOutcome, why: String, out: &mut Vec<Effect>) {
+        self.tell(
+            AgentEvent::Problem {
+                message: why.clone(),
+            },
+            out,
+        );
+        self.standing.failing = Some((outcome, why));
+        out.push(Effect::HangUp);
+    }
+
+    /// The agent asks for permission.
+    fn question(&mut self, id: Value, message: &Value, out: &mut Vec<Effect>) {
+        let request = id.to_string();
+        let options = at(message, "params.options").and_then(Value::as_array);
+        let options: Vec<_> = options
+            .into_iter()
+            .flatten()
+            .filter_map(|option| Some((name_at(option, "optionId")?, name_at(option, "kind")?)))
+            .collect();
+        let call = message
+            .get("params")
+            .and_then(|params| params.get("toolCall"));
+        let call = call.cloned().unwrap_or(Value::Null);
+        let tool = name_at(&call, "kind").or_else(|| name_at(&call, "title"));
+        let tool = tool.unwrap_or_default();
+        let wants = at(&call, "rawInput").or_else(|| at(&call, "title"));
+        let arguments = cut(&wants.map(Value::to_string).unwrap_or_default(), PIECE);
+        let asked = AgentEvent::PermissionAsked {
+            request: request.clone(),
+            tool: tool.clone(),
+            arguments: arguments.clone(),
+        };
+        self.tell(asked, out);
+        if self.questions.len() >= QUESTIONS
+            || self.questions.contains_key(&request)
+            || self.standing.interrupted
+        {
+            cancel(&id, out);
+            return;
+        }
+        self.questions
+            .insert(request.clone(), Question { id, options });
+        out.push(Effect::Ask {
+            request,
+            tool,
+            arguments,
+        });
+    }
+
+    fn answer(&mut self, request: &str, answer: PermissionAnswer, out: &mut Vec<Effect>) {
+        let Some(question) = self.questions.remove(request) else {
+            return;
+        };
+        // The same answer for longer, or for once, where the agent does not offer the one.
+        let kinds: &[&str] = match answer {
+            PermissionAnswer::AllowOnce => &["allow_once"],
+            PermissionAnswer::AllowAlways => &["allow_always", "allow_once"],
+            PermissionAnswer::RejectOnce => &["reject_once", "reject_always"],
+            PermissionAnswer::RejectAlways => &["reject_always", "reject_once"],
+        };
+        let offered = |kind: &&str| question.options.iter().find(|(_, known)| known == *kind);
+        let option = kinds.iter().find_map(|kind| offered(kind));
+        match option {
+            Some((option, _)) => {
+                let outcome = json!({"outcome": {"outcome": "selected", "optionId": option}});
+                send(
+                    json!({"jsonrpc": "2.0", "id": question.id, "result": outcome}),
+                    out,
+                );
+            }
+            // It offers no such answer: nothing is allowed by that.
+            None => cancel(&question.id, out),
+        }
+        if matches!(
+            answer,
+            PermissionAnswer::RejectOnce | PermissionAnswer::RejectAlways
+        ) || option.is_none()
+        {
+            self.standing.denials = self.standing.denials.saturating_add(1);
+        }
+        let request = request.to_owned();
+        self.tell(AgentEvent::PermissionAnswered { request, answer }, out);
+    }
+
+    fn interrupt(&mut self, out: &mut Vec<Effect>) {
+        self.standing.interrupted = true;
+        for (_, question) in std::mem::take(&mut self.questions) {
+            cancel(&question.id, out);
+        }
+        if let Some(session) = &self.session {
+            let params = json!({"sessionId": session});
+            send(
+                json!({"jsonrpc": "2.0", "method": "session/cancel", "params": params}),
+                out,
+            );
+        }
+    }
+
+    fn tell(&mut self, event: AgentEvent, out: &mut Vec<Effect>) {
+        self.text.flush(out);
+        out.push(Effect::Tell(event));
+    }
+}
+
+impl Driver for Acp {
+    fn take(&mut self, input: Input<'_>, out: &mut Vec<Effect>) {
+        match input {
+            Input::Begin => {
+                let offers = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
+                let params = json!({
+                    "protocolVersion": 1,
+                    "clientCapabilities": offers,
+                    "clientInfo": {"name": "foreman", "version": env!("CARGO_PKG_VERSION")},
+                });
+                self.request(Asked::Initialize, "initialize", params, out);
+            }
+            Input::Line(line) => self.line(line, out),
+            Input::Pause => self.text.flush(out),
+            Input::Answer { request, answer } => self.answer(request, answer, out),
+            Input::Interrupt => self.interrupt(out),
+            Input::End(process) => {
+                let (outcome, why) = self.standing.outcome(process);
+                self.tell(AgentEvent::Ended { outcome, why }, out);
+            }
+        }
+    }
+}
+
+fn send(message: Value, out: &mut Vec<Effect>) {
+    out.push(Effect::Send(message.to_string()));
+}
+
+fn cancel(id: &Value, out: &mut Vec<Effect>) {
+    let outcome = json!({"outcome": {"outcome": "cancelled"}});
+    send(json!({"jsonrpc": "2.0", "id": id, "result": outcome}), out);
+}
+
+/// The option of a session whose category is this.
+fn option<'a>(result: &'a Value, category: &str) -> Option<&'a Value> {
+    let options = at(result, "configOptions")?.as_array()?;
+    options
+        .iter()
+        .find(|option| name_at(option, "category").as_deref() == Some(category))
+}

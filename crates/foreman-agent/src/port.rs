@@ -1,0 +1,116 @@
+//! The port itself.
+
+use crate::acp::Acp;
+use crate::command::Command;
+use crate::map::LineMap;
+use foreman_domain::{AgentEvent, PermissionAnswer, StepResult};
+use serde::{Deserialize, Serialize};
+
+/// What is said to one agent, and how it is understood. Part of a run's spec.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Conversation {
+    /// The agent's name, for messages.
+    pub agent: String,
+    /// How it speaks.
+    pub wire: Wire,
+    /// What it is asked to do.
+    pub prompt: String,
+    /// Its working directory, absolute.
+    pub cwd: String,
+    /// The session to go on with, by the agent's own name for it.
+    #[serde(default)]
+    pub resume: Option<String>,
+    /// The mode of its session to be set, where the protocol has modes.
+    #[serde(default)]
+    pub mode: Option<String>,
+}
+
+/// How an agent speaks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "wire", rename_all = "snake_case")]
+pub enum Wire {
+    /// It prints a JSON object a line and is told nothing after its start.
+    Lines {
+        /// What its lines mean.
+        map: LineMap,
+    },
+    /// Agent Client Protocol, version 1, over standard input and output.
+    Acp,
+}
+
+impl Wire {
+    /// True when the agent's standard input is part of it; else it has none.
+    #[must_use]
+    pub fn speaks_both_ways(&self) -> bool {
+        match self {
+            Self::Lines { .. } => false,
+            Self::Acp => true,
+        }
+    }
+}
+
+/// A line that the agent printed, without its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// All of it.
+    Whole(&'a [u8]),
+    /// It had this many bytes, more than [`crate::LONGEST_LINE`], and is only in the journal.
+    TooLong(u64),
+}
+
+/// What happens to a conversation, in order.
+#[derive(Debug, Clone, Copy)]
+pub enum Input<'a> {
+    /// The agent was started; comes first.
+    Begin,
+    /// It printed a line.
+    Line(Line<'a>),
+    /// It has printed nothing for a moment: what was put together may be told.
+    Pause,
+    /// A question of its was answered.
+    Answer {
+        /// Which, as in [`Effect::Ask`].
+        request: &'a str,
+        /// The answer.
+        answer: PermissionAnswer,
+    },
+    /// It is to stop what it does.
+    Interrupt,
+    /// It has ended; comes last.
+    End(&'a StepResult),
+}
+
+/// What a driver wants done, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Tell the operator.
+    Tell(AgentEvent),
+    /// Write a line to the agent's standard input; the end of the line is not in it.
+    Send(String),
+    /// Close the agent's standard input.
+    HangUp,
+    /// Have somebody answer: [`Input::Answer`] with the same request. Told already.
+    Ask {
+        /// The agent's name for the question.
+        request: String,
+        /// The tool.
+        tool: String,
+        /// What it wants to do, as JSON text, cut.
+        arguments: String,
+    },
+}
+
+/// Understands one agent. A fold: see the crate's documentation.
+pub trait Driver: Send {
+    /// Takes the next input; what is to be done comes behind what is in `out`.
+    fn take(&mut self, input: Input<'_>, out: &mut Vec<Effect>);
+}
+
+/// The driver of a conversation.
+#[must_use]
+pub fn driver(conversation: &Conversation) -> Box<dyn Driver> {
+    match &conversation.wire {
+        Wire::Lines { map } => Box::new(Command::new(map.clone())),
+        Wire::Acp => Box::new(Acp::new(conversation.clone())),
+    }
+}

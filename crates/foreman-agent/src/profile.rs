@@ -1,0 +1,264 @@
+//! What one agent needs, as data that is part of this program.
+
+use crate::map::LineMap;
+use crate::port::{Conversation, Wire};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The profiles, by name.
+const TEXTS: [(&str, &str); 5] = [
+    ("pi", include_str!("../profiles/pi.toml")),
+    ("codex", include_str!("../profiles/codex.toml")),
+    ("opencode", include_str!("../profiles/opencode.toml")),
+    ("gemini", include_str!("../profiles/gemini.toml")),
+    ("qwen", include_str!("../profiles/qwen.toml")),
+];
+
+/// What one agent needs.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Its name, as `--agent` takes it.
+    pub name: String,
+    /// Its name for people.
+    pub title: String,
+    /// Its program, looked up on the search path.
+    pub program: String,
+    /// `lines` or `acp`.
+    wire: String,
+    /// The mode of its session, where the protocol has modes.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// Its arguments; `{model}` stands for those of `model`, `{prompt}` for the prompt.
+    arguments: Vec<String>,
+    /// Arguments that name a model, with `{value}`.
+    model: Vec<String>,
+    /// Arguments that go on with a session, with `{value}`.
+    resume: Vec<String>,
+    /// Variables: telemetry and looking for newer versions are off.
+    pub environment: BTreeMap<String, String>,
+    /// Folders of its home that are kept with the run, relative.
+    pub keeps: Vec<String>,
+    /// Files of the operator's home that hold logins and providers; lent by consent only.
+    pub logins: Vec<String>,
+    /// Hosts with ports that it cannot work without.
+    pub hosts: Vec<String>,
+    /// Hosts that it tries by itself, and can do without.
+    pub known_hosts: Vec<String>,
+    /// What becomes of its own sandbox, in words.
+    pub sandbox: String,
+    /// Files that are put into its home where the operator lends none.
+    #[serde(default)]
+    pub files: Vec<HomeFile>,
+    /// What its lines mean.
+    #[serde(default)]
+    map: Option<LineMap>,
+}
+
+/// A file for an agent's home.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct HomeFile {
+    /// Where, relative, in one of the folders that are kept.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// A profile cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// There is none of that name.
+    #[error("there is no agent called {name}")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// It does not say what it must.
+    #[error("the profile of {name} is not sound: {why}")]
+    Unsound {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// All profiles.
+///
+/// # Errors
+/// [`ProfileError::Unsound`]: a bug of ours.
+pub fn profiles() -> Result<Vec<Profile>, ProfileError> {
+    TEXTS.iter().map(|(name, text)| parse(name, text)).collect()
+}
+
+/// The profile of an agent.
+///
+/// # Errors
+/// When there is none, or it is not sound.
+pub fn profile(name: &str) -> Result<Profile, ProfileError> {
+    let found = TEXTS.iter().find(|(known, _)| *known == name);
+    let (name, text) = found.ok_or_else(|| ProfileError::Unknown {
+        name: name.to_owned(),
+    })?;
+    parse(name, text)
+}
+
+fn parse(name: &str, text: &str) -> Result<Profile, ProfileError> {
+    let unsound = |why: String| ProfileError::Unsound {
+        name: name.to_owned(),
+        why,
+    };
+    let profile: Profile = toml::from_str(text).map_err(|error| unsound(error.to_string()))?;
+    match (profile.wire.as_str(), &profile.map) {
+        ("lines", Some(_)) | ("acp", None) => {}
+        (wire, _) => {
+            return Err(unsound(format!(
+                "the wire {wire} and its map do not go together"
+            )));
+        }
+    }
+    let is_plain = |path: &String| {
+        !path.is_empty() && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+    };
+    let files = profile.files.iter().map(|file| &file.path);
+    for path in profile
+        .keeps
+        .iter()
+        .chain(&profile.logins)
+        .chain(files.clone())
+    {
+        if !is_plain(path) {
+            return Err(unsound(format!("{path} is no path below a home")));
+        }
+    }
+    for path in profile.logins.iter().chain(files) {
+        let is_kept = profile.keeps.iter().any(|kept| {
+            path.strip_prefix(kept.as_str())
+                .is_some_and(|rest| rest.starts_with('/'))
+        });
+        if !is_kept {
+            return Err(unsound(format!("{path} is in no folder that is kept")));
+        }
+    }
+    Ok(profile)
+}
+
+impl Profile {
+    /// Its command line.
+    #[must_use]
+    pub fn argv(
+        &self,
+        program: &str,
+        conversation: &Conversation,
+        model: Option<&str>,
+    ) -> Vec<String> {
+        let filled = |words: &[String], value: &str| -> Vec<String> {
+            words
+                .iter()
+                .map(|word| word.replace("{value}", value))
+                .collect()
+        };
+        let mut argv = vec![program.to_owned()];
+        for word in &self.arguments {
+            match word.as_str() {
+                "{model}" => {
+                    if let Some(model) = model {
+                        argv.extend(filled(&self.model, model));
+                    }
+                    if let Some(session) = &conversation.resume {
+                        argv.extend(filled(&self.resume, session));
+                    }
+                }
+                // One word, whatever is in it; a first letter that begins an option is kept from being one.
+                "{prompt}" if conversation.prompt.starts_with('-') => {
+                    argv.push(format!(" {}", conversation.prompt));
+                }
+                "{prompt}" => argv.push(conversation.prompt.clone()),
+                word => argv.push(word.to_owned()),
+            }
+        }
+        argv
+    }
+
+    /// How it speaks.
+    #[must_use]
+    pub fn wire(&self) -> Wire {
+        match &self.map {
+            Some(map) => Wire::Lines { map: map.clone() },
+            None => Wire::Acp,
+        }
+    }
+
+    /// True when it can be told to use a model.
+    #[must_use]
+    pub fn takes_a_model(&self) -> bool {
+        !self.model.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conversation(prompt: &str) -> Conversation {
+        Conversation {
+            agent: "pi".into(),
+            wire: Wire::Acp,
+            prompt: prompt.into(),
+            cwd: "/w".into(),
+            resume: None,
+            mode: None,
+        }
+    }
+
+    #[test]
+    fn every_profile_is_sound_and_goes_by_its_own_name() {
+        let all = profiles().unwrap();
+        assert_eq!(all.len(), TEXTS.len());
+        for ((name, _), profile) in TEXTS.iter().zip(&all) {
+            assert_eq!(*name, profile.name);
+            assert!(!profile.sandbox.is_empty());
+        }
+        assert!(matches!(profile("no"), Err(ProfileError::Unknown { .. })));
+    }
+
+    #[test]
+    fn a_prompt_is_one_argument_and_never_an_option() {
+        let pi = profile("pi").unwrap();
+        let argv = pi.argv("/opt/pi", &conversation("--help me; {model}"), Some("a/b"));
+        assert_eq!(
+            argv,
+            [
+                "/opt/pi",
+                "-p",
+                "--mode",
+                "json",
+                "--model",
+                "a/b",
+                " --help me; {model}"
+            ]
+        );
+        let resumed = Conversation {
+            resume: Some("s1".into()),
+            ..conversation("go on")
+        };
+        let argv = pi.argv("pi", &resumed, None);
+        assert_eq!(
+            argv,
+            ["pi", "-p", "--mode", "json", "--session", "s1", "go on"]
+        );
+    }
+
+    #[test]
+    fn a_profile_that_leads_out_of_what_is_kept_is_refused() {
+        let text = include_str!("../profiles/pi.toml");
+        for (good, bad) in [
+            ("keeps = [\".pi\"]", "keeps = [\"../x\"]"),
+            ("keeps = [\".pi\"]", "keeps = [\".pip\"]"),
+            ("wire = \"lines\"", "wire = \"acp\""),
+        ] {
+            assert!(text.contains(good));
+            assert!(parse("pi", &text.replace(good, bad)).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The Agent Client Protocol driver with an agent that asks, one that is resumed, and ones that misbehave.
+
+use crate::conversation;
+use foreman_agent::{Conversation, Driver, Effect, Input, Line, Wire, driver};
+use foreman_domain::{AgentEvent, AgentOutcome, PermissionAnswer, StepResult};
+use serde_json::{Value, json};
+
+struct Talk {
+    driver: Box<dyn Driver>,
+    out: Vec<Effect>,
+}
+
+impl Talk {
+    fn begin(conversation: &Conversation) -> Self {
+        let mut talk = Self {
+            driver: driver(conversation),
+            out: Vec::new(),
+        };
+        talk.take(Input::Begin);
+        talk
+    }
+
+    fn take(&mut self, input: Input<'_>) -> Vec<Effect> {
+        let before = self.out.len();
+        self.driver.take(input, &mut self.out);
+        self.out[before..].to_vec()
+    }
+
+    fn hears(&mut self, message: Value) -> Vec<Effect> {
+        let line = message.to_string();
+        self.take(Input::Line(Line::Whole(line.as_bytes())))
+    }
+
+    fn outcome(mut self) -> (AgentOutcome, String) {
+        match self.take(Input::End(&StepResult::Succeeded)).pop() {
+            Some(Effect::Tell(AgentEvent::Ended { outcome, why })) => (outcome, why),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn sent(effects: &[Effect]) -> Vec<Value> {
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Send(line) => Some(serde_json::from_str(line).unwrap()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn initialized(talk: &mut Talk) -> Vec<Value> {
+    sent(&talk.hears(json!({"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}})))
+}
+
+fn in_a_prompt() -> Talk {
+    let mut talk = Talk::begin(&conversation("x", Wire::Acp));
+    initialized(&mut talk);
+    talk.hears(json!({"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1"}}));
+    talk
+}
+
+fn question(id: Value, kinds: &[&str]) -> Value {
+    let options: Vec<_> = kinds
+        .iter()
+        .map(|kind| json!({"optionId": format!("o-{kind}"), "kind": kind, "name": kind}))
+        .collect();
+    json!({"jsonrpc":"2.0","id":id,"method":"session/request_permission","params":{"sessionId":"s1",
+        "toolCall":{"toolCallId":"c1","kind":"execute","rawInput":{"command":"rm x"}},"options":options}})
+}
+
+#[test]
+fn a_real_agent_that_asks_is_answered_and_gets_no_file_system() {
+    let recording = include_str!("../../recordings/opencode-asks.jsonl");
+    let mut talk = Talk::begin(&conversation("opencode", Wire::Acp));
+    let (mut asked, mut refused) = (0, 0);
+    for line in recording.lines() {
+        let effects = talk.take(Input::Line(Line::Whole(line.as_bytes())));
+        refused += sent(&effects)
+            .iter()
+            .filter(|message| message["error"]["code"] == -32601)
+            .count();
+        for effect in effects {
+            if let Effect::Ask { request, .. } = effect {
+                asked += 1;
+                let answer = PermissionAnswer::AllowOnce;
+                let answers = sent(&talk.take(Input::Answer {
+                    request: &request,
+                    answer,
+                }));
+                assert_eq!(answers[0]["result"]["outcome"]["optionId"], "once");
+            }
+        }
+    }
+    assert_eq!(
+        (asked, refused),
+        (3, 1),
+        "three questions, and a call of fs/write_text_file"
+    );
+    assert_eq!(talk.outcome().0, AgentOutcome::Completed);
+}
+
+#[test]
+fn neither_files_nor_terminals_are_offered_and_the_mode_is_set_before_the_prompt() {
+    let with_mode = Conversation {
+        mode: Some("build".into()),
+        ..conversation("x", Wire::Acp)
+    };
+    let mut talk = Talk::begin(&with_mode);
+    let first = sent(&talk.out)[0].clone();
+    assert_eq!(first["params"]["protocolVersion"], 1);
+    let offers = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
+    assert_eq!(first["params"]["clientCapabilities"], offers);
+    assert_eq!(initialized(&mut talk)[0]["method"], "session/new");
+    let modes = json!({"currentModeId":"plan","availableModes":[{"id":"plan","name":"p"},{"id":"build","name":"b"}]});
+    let next = sent(
+        &talk.hears(json!({"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1","modes":modes}})),
+    );
+    assert_eq!(
+        (&next[0]["method"], &next[0]["params"]["modeId"]),
+        (&json!("session/set_mode"), &json!("build"))
+    );
+    let next = sent(&talk.hears(json!({"jsonrpc":"2.0","id":3,"result":{}})));
+    assert_eq!(next[0]["method"], "session/prompt");
+
+    // A mode that it does not have is not gone on without.
+    let mut talk = Talk::begin(&with_mode);
+    initialized(&mut talk);
+    let effects = talk.hears(json!({"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1"}}));
+    assert_eq!(effects.last(), Some(&Effect::HangUp));
+    assert!(sent(&effects).is_empty());
+    assert_eq!(talk.outcome().0, AgentOutcome::AgentError);
+}
+
+#[test]
+fn answers_go_back_as_the_option_of_their_kind_and_never_as_a_wider_permission() {
+    use PermissionAnswer::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
+    let all = ["allow_once", "allow_always", "reject_once", "reject_always"];
+    for (offered, answer, option) in [
+        (&all[..], AllowOnce, json!("o-allow_once")),
+        (&all[..], AllowAlways, json!("o-allow_always")),
+        (&all[..], RejectOnce, json!("o-reject_once")),
+        (&all[..], RejectAlways, json!("o-reject_always")),
+        (&["allow_always"][..], AllowOnce, Value::Null),
+        (&["allow_once"][..], AllowAlways, json!("o-allow_once")),
+        (&["allow_once"][..], RejectOnce, Value::Null),
+        (&["reject_once"][..], RejectAlways, json!("o-reject_once")),
+    ] {
+        let mut talk = in_a_prompt();
+        talk.hears(question(json!("q"), offered));
+        let request = "\"q\"";
+        let answers = sent(&talk.take(Input::Answer { request, answer }));
+        assert_eq!(answers[0]["id"], "q");
+        assert_eq!(
+            answers[0]["result"]["outcome"]["optionId"], option,
+            "{offered:?} {answer:?}"
+        );
+        assert!(
+            talk.take(Input::Answer { request, answer }).is_empty(),
+            "answered once"
+        );
+    }
+}
+
+#[test]
+fn a_rejected_action_makes_the_end_no_plain_success() {
+    let mut talk = in_a_prompt();
+    talk.hears(question(json!(0), &["allow_once", "reject_once"]));
+    talk.take(Input::Answer {
+        request: "0",
+        answer: PermissionAnswer::RejectOnce,
+    });
+    talk.hears(json!({"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}));
+    assert_eq!(talk.outcome().0, AgentOutcome::CompletedWithDenials);
+}
+
+#[test]
+fn an_interrupt_cancels_the_session_and_every_question_that_waits() {
+    let mut talk = in_a_prompt();
+    talk.hears(question(json!(7), &["allow_once"]));
+    let effects = sent(&talk.take(Input::Interrupt));
+    assert_eq!(
+        effects[0],
+        json!({"jsonrpc":"2.0","id":7,"result":{"outcome":{"outcome":"cancelled"}}})
+    );
+    assert_eq!(effects[1]["method"], "session/cancel");
+    let effects = talk.hears(json!({"jsonrpc":"2.0","id":3,"result":{"stopReason":"cancelled"}}));
+    assert_eq!(effects.last(), Some(&Effect::HangUp));
+    assert_eq!(talk.outcome().0, AgentOutcome::Cancelled);
+}
+
+#[test]
+fn a_session_is_gone_on_with_and_its_past_is_no_news() {
+    let resumed = Conversation {
+        resume: Some("s9".into()),
+        ..conversation("x", Wire::Acp)
+    };
+    let mut talk = Talk::begin(&resumed);
+    let load = initialized(&mut talk);
+    assert_eq!(
+        (&load[0]["method"], &load[0]["params"]["sessionId"]),
+        (&json!("session/load"), &json!("s9"))
+    );
+    let past = json!({"jsonrpc":"2.0","method":"session/update","params":{"update":
+        {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"old"}}}});
+    assert!(talk.hears(past).is_empty());
+    let next = talk.hears(json!({"jsonrpc":"2.0","id":2,"result":{}}));
+    assert_eq!(sent(&next)[0]["method"], "session/prompt");
+    assert!(
+        matches!(&next[0], Effect::Tell(AgentEvent::Session { session, .. }) if session == "s9")
+    );
+}
+
+#[test]
+fn refusals_and_strange_stop_reasons_are_no_success() {
+    for (answer, outcome) in [
+        (
+            json!({"error":{"code":-32000,"message":"Authentication required"}}),
+            AgentOutcome::AuthenticationFailed,
+        ),
+        (
+            json!({"error":{"code":-32603,"message":"x","data":{"status":503}}}),
+            AgentOutcome::ModelUnreachable,
+        ),
+        (
+            json!({"error":{"code":-32603,"message":"x"}}),
+            AgentOutcome::AgentError,
+        ),
+        (
+            json!({"result":{"stopReason":"refusal"}}),
+            AgentOutcome::AgentError,
+        ),
+        (
+            json!({"result":{"stopReason":"never heard of"}}),
+            AgentOutcome::AgentError,
+        ),
+        (json!({"result":{}}), AgentOutcome::AgentError),
+    ] {
+        let mut talk = in_a_prompt();
+        let mut message = answer.clone();
+        message["jsonrpc"] = json!("2.0");
+        message["id"] = json!(3);
+        let effects = talk.hears(message);
+        assert_eq!(effects.last(), Some(&Effect::HangUp), "{answer}");
+        assert_eq!(talk.outcome().0, outcome, "{answer}");
+    }
+}

@@ -1,0 +1,284 @@
+//! A conversation with an agent: its lines go to the journal as they are, then to its driver; what the driver wants
+//! told is told, what it wants said is journalled and written to the agent's standard input.
+//!
+//! The driver lives here, beside the agent, and not with the engine: an engine that dies takes no part of a
+//! conversation with it (ADR 26). One task owns the driver, so inputs have one order. The agent's standard input is
+//! written by a task of its own, because an agent that does not read must not keep us from reading.
+
+use super::pump::Sink;
+use crate::shim::output::LineCutter;
+use foreman_agent::{Conversation, Driver, Effect, Input, Line, Lines, driver};
+use foreman_domain::{
+    AgentEvent, AgentOutcome, At, EventKind, LogStream, PermissionAnswer, StepResult,
+};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const BUFFER: usize = 64 << 10;
+/// An agent that pauses this long has said what it says.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Lines that wait to be read by the agent; one that lets more wait is hung up on.
+const UNREAD: usize = 256;
+/// Orders that wait.
+const ORDERS: usize = 16;
+/// Longest wait for the driver's conclusion.
+const CONCLUSION: Duration = Duration::from_secs(10);
+
+enum Order {
+    Interrupt,
+    End(StepResult, oneshot::Sender<(AgentOutcome, String)>),
+}
+
+/// A conversation that goes on.
+pub(super) struct Talk {
+    orders: mpsc::Sender<Order>,
+    /// Whether the agent can be asked to stop in its own protocol.
+    pub(super) speaks_both_ways: bool,
+}
+
+impl Talk {
+    /// Begins it; what is printed after the agent's end is still heard.
+    pub(super) fn begin(
+        conversation: &Conversation,
+        stdout: pipe::Receiver,
+        stdin: Option<OwnedFd>,
+        sink: Sink,
+    ) -> io::Result<(Self, JoinHandle<()>)> {
+        let (orders, received) = mpsc::channel(ORDERS);
+        let writer = match stdin {
+            Some(stdin) => Some(write_lines(pipe::Sender::from_owned_fd(stdin)?)),
+            None => None,
+        };
+        let ear = Ear {
+            driver: driver(conversation),
+            cutter: LineCutter::new(LogStream::Received),
+            lines: Lines::default(),
+            writer,
+            sink,
+        };
+        let talk = Self {
+            orders,
+            speaks_both_ways: conversation.wire.speaks_both_ways(),
+        };
+        Ok((talk, tokio::spawn(ear.listen(stdout, received))))
+    }
+
+    /// Asks the agent to stop, as far as its protocol has a way.
+    pub(super) async fn interrupt(&self) {
+        // The task ends only after the step's end.
+        let _ = self.orders.send(Order::Interrupt).await;
+    }
+
+    /// The step's result, once its output was heard: an agent's exit code alone says nothing.
+    pub(super) async fn conclude(self, result: StepResult) -> StepResult {
+        let (answer, conclusion) = oneshot::channel();
+        let order = Order::End(result.clone(), answer);
+        let told = async {
+            self.orders.send(order).await.ok()?;
+            conclusion.await.ok()
+        };
+        let (outcome, why) = match timeout(CONCLUSION, told).await {
+            Ok(Some(told)) => told,
+            Ok(None) | Err(_) => (
+                AgentOutcome::Lost,
+                "what it said could not be read".to_owned(),
+            ),
+        };
+        match result {
+            StepResult::Succeeded | StepResult::Exited { .. }
+                if outcome == AgentOutcome::Completed =>
+            {
+                StepResult::Succeeded
+            }
+            StepResult::Succeeded | StepResult::Exited { .. } => {
+                StepResult::Reported { outcome, why }
+            }
+            // What ended it from outside says more.
+            result => result,
+        }
+    }
+}
+
+struct Ear {
+    driver: Box<dyn Driver>,
+    cutter: LineCutter,
+    lines: Lines,
+    writer: Option<mpsc::Sender<String>>,
+    sink: Sink,
+}
+
+impl Ear {
+    async fn listen(mut self, mut stdout: pipe::Receiver, mut orders: mpsc::Receiver<Order>) {
+        self.take(Input::Begin).await;
+        let mut buffer = vec![0; BUFFER];
+        let (mut is_open, mut is_fresh) = (true, false);
+        loop {
+            tokio::select! {
+                read = stdout.read(&mut buffer), if is_open => {
+                    match read {
+                        Ok(0) => is_open = false,
+                        Ok(count) => {
+                            self.sink.is_active();
+                            self.hear(buffer.get(..count).unwrap_or_default()).await;
+                            is_fresh = true;
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, "an agent could not be heard");
+                            is_open = false;
+                        }
+                    }
+                    if !is_open {
+                        self.finish().await;
+                    }
+                }
+                () = tokio::time::sleep(PAUSE), if is_fresh => {
+                    is_fresh = false;
+                    if let Some(piece) = self.cutter.pause() {
+                        self.sink.tell(&mut vec![piece]).await;
+                    }
+                    self.take(Input::Pause).await;
+                }
+                order = orders.recv() => match order {
+                    Some(Order::Interrupt) => self.take(Input::Interrupt).await,
+                    Some(Order::End(result, answer)) => {
+                        self.finish().await;
+                        let told = self.end(&result).await;
+                        let _ = answer.send(told);
+                        return;
+                    }
+                    // Whoever runs the step is gone, and the cage with it.
+                    None => return,
+                }
+            }
+        }
+    }
+
+    /// Each line goes to the journal before its driver has it.
+    async fn hear(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let mut raw = Vec::new();
+            self.cutter.push(piece, &mut raw);
+            self.sink.tell(&mut raw).await;
+            let mut effects = Vec::new();
+            let driver = &mut self.driver;
+            self.lines.push(piece, |line: Line<'_>| {
+                driver.take(Input::Line(line), &mut effects)
+            });
+            self.carry_out(effects).await;
+        }
+    }
+
+    /// What was begun is a line, too.
+    async fn finish(&mut self) {
+        if let Some(last) = self.cutter.finish() {
+            self.sink.tell(&mut vec![last]).await;
+        }
+        let mut effects = Vec::new();
+        let driver = &mut self.driver;
+        self.lines
+            .finish(|line| driver.take(Input::Line(line), &mut effects));
+        self.carry_out(effects).await;
+        self.sink.is_over();
+    }
+
+    async fn take(&mut self, input: Input<'_>) {
+        let mut effects = Vec::new();
+        self.driver.take(input, &mut effects);
+        self.carry_out(effects).await;
+    }
+
+    async fn end(&mut self, result: &StepResult) -> (AgentOutcome, String) {
+        let mut effects = Vec::new();
+        self.driver.take(Input::End(result), &mut effects);
+        let told = effects.iter().rev().find_map(|effect| match effect {
+            Effect::Tell(AgentEvent::Ended { outcome, why }) => Some((*outcome, why.clone())),
+            _ => None,
+        });
+        self.carry_out(effects).await;
+        told.unwrap_or((AgentOutcome::Lost, String::new()))
+    }
+
+    async fn carry_out(&mut self, effects: Vec<Effect>) {
+        let mut waiting = std::collections::VecDeque::from(effects);
+        while let Some(effect) = waiting.pop_front() {
+            match effect {
+                Effect::Tell(event) => self.sink.tell_of_agent(At::now(), event).await,
+                Effect::Send(line) => self.send(line).await,
+                // The writer ends once what waits is written, and closes the pipe.
+                Effect::HangUp => self.writer = None,
+                Effect::Ask { request, .. } => {
+                    // The cage holds what is not allowed, whatever the agent thinks of it: a question of its own
+                    // is answered for this once. What it asked and was told is in the feed.
+                    let mut more = Vec::new();
+                    let (request, answer) = (request.as_str(), PermissionAnswer::AllowOnce);
+                    self.driver
+                        .take(Input::Answer { request, answer }, &mut more);
+                    for effect in more.into_iter().rev() {
+                        waiting.push_front(effect);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, line: String) {
+        let Some(writer) = &self.writer else { return };
+        let mut raw = Vec::new();
+        let mut cutter = LineCutter::new(LogStream::Sent);
+        cutter.push(line.as_bytes(), &mut raw);
+        raw.extend(cutter.finish());
+        for event in raw {
+            self.sink.tell_freely(At::now(), event).await;
+        }
+        if writer.try_send(line).is_err() {
+            let message = "it does not read what it is told, and is told nothing more".to_owned();
+            self.sink
+                .tell_of_agent(At::now(), AgentEvent::Problem { message })
+                .await;
+            self.writer = None;
+        }
+    }
+}
+
+/// Writes lines until no more come, or nobody reads them any more.
+fn write_lines(mut stdin: pipe::Sender) -> mpsc::Sender<String> {
+    let (sender, mut lines) = mpsc::channel::<String>(UNREAD);
+    tokio::spawn(async move {
+        while let Some(mut line) = lines.recv().await {
+            line.push('\n');
+            // It ended, or closed its standard input: its end says the rest.
+            if stdin.write_all(line.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    });
+    sender
+}
+
+/// What the events of an agent take, for the journal's queue.
+pub(in crate::shim) fn size_of(kind: &EventKind) -> usize {
+    let EventKind::Agent { event } = kind else {
+        return 0;
+    };
+    match event {
+        AgentEvent::Message { text, .. } | AgentEvent::Thought { text, .. } => text.len(),
+        AgentEvent::ToolStarted { arguments, .. }
+        | AgentEvent::PermissionAsked { arguments, .. } => arguments.len(),
+        AgentEvent::ToolEnded { result, .. } => result.len(),
+        AgentEvent::Retry { why, .. } => why.len(),
+        AgentEvent::Problem { message } => message.len(),
+        AgentEvent::Session { .. }
+        | AgentEvent::Edit { .. }
+        | AgentEvent::PermissionAnswered { .. }
+        | AgentEvent::Usage { .. }
+        | AgentEvent::Unknown { .. }
+        | AgentEvent::Unreadable { .. }
+        | AgentEvent::Ended { .. } => 0,
+    }
+}

@@ -1,0 +1,396 @@
+//! Programs under an agent's name that say exactly what a case wants.
+
+use crate::checkout;
+use anyhow::{Context, Result, ensure};
+use foreman_domain::{AgentEvent, AgentOutcome, Event, EventKind, LogStream};
+use foreman_testkit::suite::Case;
+use foreman_testkit::{LiveRun, Product, Stage, cases_of, repos};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
+    cases_of!(
+        stage,
+        "scripted",
+        [
+            what_an_agent_says_is_in_the_feed_and_its_work_comes_to_review,
+            an_agent_that_failed_and_ended_with_code_0_is_a_failure,
+            an_agent_that_is_talked_with_is_answered_and_completes,
+            an_agent_that_is_stopped_is_asked_in_its_own_protocol_first,
+            garbage_and_giant_lines_are_kept_and_harm_nothing,
+            an_order_names_its_agent,
+            what_cannot_be_is_refused_before_a_run_is_made,
+        ]
+    )
+}
+
+/// The product, with a program of this name first on the operator's search path.
+fn with_agent<'a>(stage: &'a Stage, name: &str, script: &str) -> Result<Product<'a>> {
+    let bin = stage.bench.scratch("bin")?;
+    let path = bin.join(name);
+    stage.bench.write(&path, script)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display());
+    Ok(stage.product()?.with_variable("PATH", &path))
+}
+
+/// `foreman run --agent NAME PROMPT`.
+pub fn run_agent(
+    product: &Product<'_>,
+    repo: &Path,
+    agent: &str,
+    options: &[&str],
+) -> Result<LiveRun> {
+    let repo = repo.display().to_string();
+    let mut arguments = vec!["run", "--json", "--repo", &repo, "--agent", agent];
+    arguments.extend(options);
+    arguments.push("do the job");
+    LiveRun::start(product.foreman(arguments))
+}
+
+/// What the agent said.
+pub fn said(events: &[Event]) -> Vec<&AgentEvent> {
+    events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::Agent { event } => Some(event),
+            _ => None,
+        })
+        .collect()
+}
+
+/// How it ended, as its messages show.
+pub fn outcome(events: &[Event]) -> Result<AgentOutcome> {
+    let ends: Vec<_> = said(events)
+        .into_iter()
+        .filter_map(|event| match event {
+            AgentEvent::Ended { outcome, .. } => Some(*outcome),
+            _ => None,
+        })
+        .collect();
+    ensure!(ends.len() == 1, "{} ends: {ends:?}", ends.len());
+    ends.first().copied().context("no end")
+}
+
+fn printing(recording: &str, then: &str) -> Result<String> {
+    let text = fs::read_to_string(checkout("crates/foreman-agent/recordings").join(recording))?;
+    ensure!(!text.contains("\nEND\n"), "the recording has the mark");
+    Ok(format!("#!/bin/sh\n{then}\ncat <<'END'\n{text}END\n"))
+}
+
+fn what_an_agent_says_is_in_the_feed_and_its_work_comes_to_review(stage: &Stage) -> Result<()> {
+    let script = printing(
+        "pi-hello-then-curl.jsonl",
+        "echo \"$*\" > hello.txt; echo $PI_OFFLINE >> hello.txt; ls -d ~/.pi >> hello.txt",
+    )?;
+    let product = with_agent(stage, "pi", &script)?;
+    let repo = repos::plain(&stage.bench, "scripted-pi")?;
+    let run = run_agent(&product, &repo, "pi", &["--title", "t"])?;
+    ensure!(run.ended()? == 0, "{}", run.story());
+    let events = run.events();
+    let messages: Vec<_> = said(&events)
+        .into_iter()
+        .filter_map(|event| match event {
+            AgentEvent::Message { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    let wanted = [
+        "I will create the file.",
+        "Now I fetch a page.",
+        "Done: hello.txt is written and the page was tried.",
+    ];
+    ensure!(messages == wanted, "{messages:?}");
+    ensure!(
+        outcome(&events)? == AgentOutcome::Completed,
+        "{}",
+        run.story()
+    );
+    let raw: String = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::Output {
+                stream: LogStream::Received,
+                text,
+                continued,
+                ..
+            } => Some(format!("{text}{}", if *continued { "" } else { "\n" })),
+            _ => None,
+        })
+        .collect();
+    let printed = fs::read_to_string(checkout(
+        "crates/foreman-agent/recordings/pi-hello-then-curl.jsonl",
+    ))?;
+    ensure!(raw == printed, "the lines are not kept as they were");
+    let id = run.id()?;
+    let text = product.call(["events", &id])?.stdout;
+    for shown in [
+        "│ I will create the file.",
+        "│ → write",
+        "│ ± ",
+        "the agent completed",
+    ] {
+        ensure!(
+            text.contains(shown),
+            "{shown:?} is not in the feed:\n{text}"
+        );
+    }
+    ensure!(
+        !text.contains("tool_execution_start"),
+        "raw lines are in the feed:\n{text}"
+    );
+    let found = product.ask(&["search", "page", "tried"])?;
+    ensure!(
+        found.to_string().contains("hello.txt is written"),
+        "{found}"
+    );
+    let diff = product.call(["diff", &id])?.stdout;
+    ensure!(
+        diff.contains("+-p --mode json do the job"),
+        "its arguments: {diff}"
+    );
+    ensure!(
+        diff.contains("\n+1\n") && diff.contains("/.pi"),
+        "its variables and its home: {diff}"
+    );
+    let view = product.show(&id)?;
+    ensure!(view["state"] == "review", "{view}");
+    product.ask(&["discard", &id])?;
+    let homes = fs::read_dir(product.data().join("homes"))?.count();
+    ensure!(homes == 0, "{homes} homes of agents are left");
+    Ok(())
+}
+
+fn an_agent_that_failed_and_ended_with_code_0_is_a_failure(stage: &Stage) -> Result<()> {
+    let script = printing("pi-bad-request.jsonl", "")?;
+    let product = with_agent(stage, "pi", &script)?;
+    let repo = repos::plain(&stage.bench, "scripted-fails")?;
+    let run = run_agent(&product, &repo, "pi", &[])?;
+    ensure!(run.ended()? == 1, "{}", run.story());
+    ensure!(
+        outcome(&run.events())? == AgentOutcome::AgentError,
+        "{}",
+        run.story()
+    );
+    // One that says nothing at all is lost, not done.
+    let product = with_agent(stage, "pi", "#!/bin/sh\nexit 0\n")?;
+    let run = run_agent(&product, &repo, "pi", &[])?;
+    ensure!(run.ended()? == 1, "{}", run.story());
+    ensure!(
+        outcome(&run.events())? == AgentOutcome::Lost,
+        "{}",
+        run.story()
+    );
+    Ok(())
+}
+
+/// Speaks the Agent Client Protocol as far as a case needs it; `$1` of `answer` is what came back.
+const ASKING: &str = r#"#!/bin/sh
+say() { printf '%s\n' "$1"; }
+read -r initialize; case "$initialize" in *'"terminal":false'*) ;; *) exit 9;; esac
+say '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{}}}'
+read -r new; case "$new" in *"\"cwd\":\"$PWD\""*) ;; *) echo "no cwd: $new" >&2; exit 8;; esac
+say '{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1","modes":{"currentModeId":"plan","availableModes":[{"id":"build"}]}}}'
+read -r mode; case "$mode" in *'"modeId":"build"'*) ;; *) exit 7;; esac
+say '{"jsonrpc":"2.0","id":3,"result":{}}'
+read -r prompt; case "$prompt" in *'do the job'*) ;; *) exit 6;; esac
+update() { say "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"update\":$1}}"; }
+for letter in H e l l o; do update "{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"$letter\"}}"; done
+"#;
+
+fn an_agent_that_is_talked_with_is_answered_and_completes(stage: &Stage) -> Result<()> {
+    let script = format!(
+        "{ASKING}{}",
+        r#"
+say '{"jsonrpc":"2.0","id":"q1","method":"session/request_permission","params":{"toolCall":{"toolCallId":"c1","kind":"execute","rawInput":{"command":"x"}},"options":[{"optionId":"yes","kind":"allow_once"},{"optionId":"no","kind":"reject_once"}]}}'
+read -r answer; case "$answer" in *'"id":"q1"'*'"optionId":"yes"'*) ;; *'"optionId":"yes"'*'"id":"q1"'*) ;; *) echo "$answer" >&2; exit 5;; esac
+say '{"jsonrpc":"2.0","id":9,"method":"fs/read_text_file","params":{"path":"/etc/passwd"}}'
+read -r refusal; case "$refusal" in *-32601*) ;; *) exit 4;; esac
+echo work > work.txt
+say '{"jsonrpc":"2.0","id":4,"result":{"stopReason":"end_turn"}}'
+# It ends when nobody talks with it any more.
+cat > /dev/null
+exit 3
+"#
+    );
+    let product = with_agent(stage, "opencode", &script)?;
+    let repo = repos::plain(&stage.bench, "scripted-acp")?;
+    let run = run_agent(&product, &repo, "opencode", &[])?;
+    ensure!(run.ended()? == 0, "{}", run.story());
+    let events = run.events();
+    ensure!(
+        outcome(&events)? == AgentOutcome::Completed,
+        "{}",
+        run.story()
+    );
+    let messages: Vec<_> = said(&events)
+        .into_iter()
+        .filter(|event| matches!(event, AgentEvent::Message { text, .. } if text == "Hello"))
+        .collect();
+    ensure!(
+        messages.len() == 1,
+        "five letters are one message: {}",
+        run.story()
+    );
+    let sent = events.iter().filter(|event| {
+        matches!(
+            event.kind,
+            EventKind::Output {
+                stream: LogStream::Sent,
+                ..
+            }
+        )
+    });
+    ensure!(
+        sent.count() == 6,
+        "what it was told is kept: {}",
+        run.story()
+    );
+    let view = product.show(&run.id()?)?;
+    ensure!(view["state"] == "review", "{view}");
+    Ok(())
+}
+
+fn an_agent_that_is_stopped_is_asked_in_its_own_protocol_first(stage: &Stage) -> Result<()> {
+    let script = format!(
+        "{ASKING}{}",
+        r#"
+echo begun > begun.txt
+read -r cancel; case "$cancel" in *'session/cancel'*) ;; *) exit 5;; esac
+echo cancelled > cancelled.txt
+say '{"jsonrpc":"2.0","id":4,"result":{"stopReason":"cancelled"}}'
+cat > /dev/null
+"#
+    );
+    let product = with_agent(stage, "opencode", &script)?;
+    let repo = repos::plain(&stage.bench, "scripted-stop")?;
+    let run = run_agent(&product, &repo, "opencode", &[])?;
+    run.wait_for("the agent's message", |event| match &event.kind {
+        EventKind::Agent {
+            event: AgentEvent::Message { .. },
+        } => Some(()),
+        _ => None,
+    })?;
+    let id = run.id()?;
+    product.ask(&["stop", &id])?;
+    run.ended()?;
+    ensure!(
+        outcome(&run.events())? == AgentOutcome::Cancelled,
+        "{}",
+        run.story()
+    );
+    let worktree = product.show(&id)?["worktree"]
+        .as_str()
+        .context("a worktree")?
+        .to_owned();
+    ensure!(
+        Path::new(&worktree).join("cancelled.txt").exists(),
+        "it was not asked: {}",
+        run.story()
+    );
+    ensure!(
+        !run.story().contains("SIGINT"),
+        "it was signalled although it went: {}",
+        run.story()
+    );
+    Ok(())
+}
+
+fn garbage_and_giant_lines_are_kept_and_harm_nothing(stage: &Stage) -> Result<()> {
+    let script = r#"#!/bin/sh
+printf '\377\376 no JSON\n'
+printf '{"type":"session","id":"s1"}\n{"type":"half'
+printf '\n{"type":"brand_new","x":1}\n{"type":"brand_new","x":"'
+head -c 5000000 /dev/zero | tr '\0' x
+printf '"}\n{"type":"agent_settled"}\n'
+"#;
+    let product = with_agent(stage, "pi", script)?;
+    let repo = repos::plain(&stage.bench, "scripted-garbage")?;
+    let run = run_agent(&product, &repo, "pi", &[])?;
+    ensure!(run.ended()? == 0, "{}", run.errors());
+    let events = run.events();
+    let said = said(&events);
+    let count = |is: fn(&AgentEvent) -> bool| said.iter().filter(|event| is(event)).count();
+    let unreadable = count(|event| matches!(event, AgentEvent::Unreadable { .. }));
+    let unknown =
+        count(|event| matches!(event, AgentEvent::Unknown { name } if name == "brand_new"));
+    ensure!(
+        (unreadable, unknown) == (2, 2),
+        "{unreadable} unreadable, {unknown} unknown"
+    );
+    let kept: usize = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::Output {
+                stream: LogStream::Received,
+                text,
+                ..
+            } => Some(text.len()),
+            _ => None,
+        })
+        .sum();
+    ensure!(kept > 5_000_000, "{kept} bytes are kept");
+    Ok(())
+}
+
+fn an_order_names_its_agent(stage: &Stage) -> Result<()> {
+    let script = printing("pi-hello-then-curl.jsonl", "echo \"$*\" > args.txt")?;
+    let product = with_agent(stage, "pi", &script)?;
+    let repo = repos::plain(&stage.bench, "scripted-order")?;
+    let file = stage.bench.scratch("orders")?.join("one.toml");
+    let text = format!(
+        "id = \"by-name\"\nrepo = {:?}\nagent = \"pi\"\nmodel = \"a/b\"\nprompt = \"first line\\nsecond\"\n",
+        repo.display().to_string()
+    );
+    stage.bench.write(&file, text)?;
+    let file = file.display().to_string();
+    product.ask(&["order", "add", "--file", &file, "--wait"])?;
+    let order = product.ask(&["order", "show", "by-name"])?;
+    let run = order["runs"][0]
+        .as_str()
+        .with_context(|| order.to_string())?
+        .to_owned();
+    let diff = product.call(["diff", &run])?.stdout;
+    ensure!(
+        diff.contains("+-p --mode json --model a/b first line\n+second"),
+        "{diff}"
+    );
+    Ok(())
+}
+
+fn what_cannot_be_is_refused_before_a_run_is_made(stage: &Stage) -> Result<()> {
+    let product = with_agent(stage, "pi", "#!/bin/sh\n")?;
+    let repo = repos::plain(&stage.bench, "scripted-refused")?;
+    let repo = repo.display().to_string();
+    for (arguments, code, words) in [
+        (
+            &["--agent", "nobody", "x"][..],
+            "bad_input",
+            "no agent called",
+        ),
+        (&["--agent", "pi"][..], "usage", "asked to do nothing"),
+        (&["--agent", "codex", "x"][..], "not_found", "not installed"),
+        (
+            &["--agent", "pi", "--lend-login", "x"][..],
+            "not_found",
+            "no login or settings",
+        ),
+        (
+            &["--agent", "opencode", "--model", "m", "x"][..],
+            "bad_input",
+            "cannot be told",
+        ),
+    ] {
+        let mut all = vec!["run", "--json", "--repo", &repo];
+        all.extend(arguments);
+        let (found, message) = product.call(&all)?.error()?;
+        ensure!(
+            found == code && message.contains(words),
+            "{arguments:?}: {found}: {message}"
+        );
+    }
+    let runs = product.ask(&["runs"])?;
+    ensure!(!runs.to_string().contains("scripted-refused"), "{runs}");
+    Ok(())
+}
