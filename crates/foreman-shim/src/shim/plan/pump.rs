@@ -6,6 +6,7 @@
 use super::talk::Talk;
 use super::{Meter, Plan};
 use crate::protocol::{Stdio, StepSpec};
+use crate::redact::Redactor;
 use crate::shim::feed::Feed;
 use crate::shim::figures;
 use crate::shim::output::{ChunkCutter, LineCutter};
@@ -230,6 +231,11 @@ impl Sink {
     /// The stream says something.
     pub(super) fn is_active(&self) {
         self.activity.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What finds values of secrets in what is told.
+    pub(super) fn redactor(&self) -> Redactor {
+        self.feed.redactor()
     }
 
     /// The stream has ended.

@@ -6,6 +6,7 @@
 //! written by a task of its own, because an agent that does not read must not keep us from reading.
 
 use super::pump::Sink;
+use crate::redact::Stream;
 use crate::shim::output::LineCutter;
 use foreman_agent::{Conversation, Driver, Effect, Input, Line, Lines, driver};
 use foreman_domain::{
@@ -57,6 +58,7 @@ impl Talk {
         };
         let ear = Ear {
             driver: driver(conversation),
+            redacted: sink.redactor().stream(),
             cutter: LineCutter::new(LogStream::Received),
             lines: Lines::default(),
             writer,
@@ -107,6 +109,8 @@ impl Talk {
 
 struct Ear {
     driver: Box<dyn Driver>,
+    /// Before anything else has them: what a driver makes of a line goes to the feed, too.
+    redacted: Stream,
     cutter: LineCutter,
     lines: Lines,
     writer: Option<mpsc::Sender<String>>,
@@ -139,6 +143,9 @@ impl Ear {
                 }
                 () = tokio::time::sleep(PAUSE), if is_fresh => {
                     is_fresh = false;
+                    let mut safe = Vec::new();
+                    self.redacted.pause(&mut safe);
+                    self.heed(&safe).await;
                     if let Some(piece) = self.cutter.pause() {
                         self.sink.tell(&mut vec![piece]).await;
                     }
@@ -159,8 +166,14 @@ impl Ear {
         }
     }
 
-    /// Each line goes to the journal before its driver has it.
     async fn hear(&mut self, bytes: &[u8]) {
+        let mut safe = Vec::new();
+        self.redacted.push(bytes, &mut safe);
+        self.heed(&safe).await;
+    }
+
+    /// Each line goes to the journal before its driver has it.
+    async fn heed(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let mut raw = Vec::new();
             self.cutter.push(piece, &mut raw);
@@ -176,6 +189,9 @@ impl Ear {
 
     /// What was begun is a line, too.
     async fn finish(&mut self) {
+        let mut safe = Vec::new();
+        self.redacted.finish(&mut safe);
+        self.heed(&safe).await;
         if let Some(last) = self.cutter.finish() {
             self.sink.tell(&mut vec![last]).await;
         }
@@ -231,7 +247,7 @@ impl Ear {
         let Some(writer) = &self.writer else { return };
         let mut raw = Vec::new();
         let mut cutter = LineCutter::new(LogStream::Sent);
-        cutter.push(line.as_bytes(), &mut raw);
+        cutter.push(self.sink.redactor().text(&line).as_bytes(), &mut raw);
         raw.extend(cutter.finish());
         for event in raw {
             self.sink.tell_freely(At::now(), event).await;
