@@ -169,7 +169,9 @@ fn alone(happening: &Happening) -> Notice {
         Happening::Held { block, subject, .. } => {
             let summary = match subject {
                 Subject::Bound { .. } => "A run has reached its bound",
-                Subject::Egress { .. } | Subject::File { .. } => "An action is held",
+                Subject::Egress { .. } | Subject::File { .. } | Subject::Socket { .. } => {
+                    "An action is held"
+                }
             };
             (summary, Target::Block(block.clone()))
         }

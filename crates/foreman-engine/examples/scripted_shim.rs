@@ -388,6 +388,7 @@ impl Shim {
                     last_seq: lock(&self.writer).last_seq(),
                     revision: lock(&self.policy).revision,
                     measures: true,
+                    publishes: false,
                 }
             }
             Request::Events {

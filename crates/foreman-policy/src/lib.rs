@@ -26,8 +26,8 @@ mod path_floor;
 mod quantity;
 mod render;
 mod rule;
-mod socket_floor;
 mod secret;
+mod socket_floor;
 mod toolchain;
 
 pub use address::{AddressClass, classify};
@@ -49,6 +49,6 @@ pub use rule::{
     Access, BoundRule, Bounds, Denial, EgressRule, HostPattern, Layer, Origin, PathRule, Policy,
     Rule, RuleId, SocketRule, Use,
 };
-pub use socket_floor::{socket_floor, socket_gives_away};
 pub use secret::{SecretUse, is_secret_name, parse_secret_use};
+pub use socket_floor::{socket_floor, socket_gives_away};
 pub use toolchain::{Toolchain, parse_toolchains};
