@@ -59,6 +59,12 @@ export const commands = {
 	runInput: (request: InputRequest) => typedError<Nothing, Failure>(__TAURI_INVOKE("run_input", { request })),
 	/**  Tells a run its terminal's new size. */
 	runResize: (request: ResizeRequest) => typedError<Nothing, Failure>(__TAURI_INVOKE("run_resize", { request })),
+	/**  Publishes a port of a live run's cage at 127.0.0.1 of this machine. */
+	portOpen: (request: PortOpen) => typedError<PortView, Failure>(__TAURI_INVOKE("port_open", { request })),
+	/**  The published ports of a live run. */
+	portList: (request: RunRef) => typedError<Ports, Failure>(__TAURI_INVOKE("port_list", { request })),
+	/**  Closes a published port and cuts its connections. */
+	portClose: (request: PortRef) => typedError<PortView, Failure>(__TAURI_INVOKE("port_close", { request })),
 	/**  Opens a shell in the cage of a live run, beside the step that runs. */
 	shellOpen: (request: ShellOpen) => typedError<ShellView, Failure>(__TAURI_INVOKE("shell_open", { request })),
 	/**  What a shell wrote; waits for news when asked to. */
@@ -552,6 +558,8 @@ export type Block = {
 	holders: Holder[],
 	/**  For a block of files, the places behind it. */
 	file?: FileFacts | null,
+	/**  For a socket of the host, who is behind it. */
+	socket?: SocketFacts | null,
 	/**  The figures, where a bound was reached. */
 	breach?: Breach | null,
 } & BlockState;
@@ -1339,17 +1347,17 @@ export type EventKind =
 /**  The run changed state. */
 ({ kind: "state"; 
 /**  The new state. */
-to: RunState }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; wall?: never; what?: never } | 
+to: RunState }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; wall?: never; what?: never } | 
 /**  Progress of preparing, collecting or merging. */
 ({ kind: "progress"; 
 /**  A stable word for the stage: `worktree`, `shadow`, `cage`, `probe`, `harvest`, ... */
 stage: string; 
 /**  What happens, as a sentence without a final period. */
-message: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+message: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  Something the operator should know, but that stopped nothing. */
 ({ kind: "warning"; 
 /**  As a sentence without a final period. */
-message: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+message: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  A wall was probed from inside the cage. */
 ({ kind: "probe"; 
 /**  Which wall. */
@@ -1357,13 +1365,13 @@ wall: Wall;
 /**  Whether it held. */
 holds: boolean; 
 /**  What was tried and seen. */
-detail: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; limit?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; what?: never } | 
+detail: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; what?: never } | 
 /**  A step started. */
 ({ kind: "step_started"; 
 /**  What it is for. */
 what: StepKind; 
 /**  Its argument vector; empty for the steps that are our own (finish, harvest). */
-argv: string[] }) & { amendment?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never } | 
+argv: string[] }) & { amendment?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never } | 
 /**  A step ended. */
 {
 	kind: "step_ended",
@@ -1380,7 +1388,7 @@ by: string;
 /**  Its argument vector. */
 argv: string[]; 
 /**  True when it has a terminal. */
-terminal: boolean }) & { amendment?: never; block?: never; bound?: never; code?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; signal?: never; stage?: never; stream?: never; subject?: never; text?: never; to?: never; wall?: never; what?: never } | 
+terminal: boolean }) & { amendment?: never; block?: never; bound?: never; code?: never; connections?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; signal?: never; stage?: never; stream?: never; subject?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  A shell ended. */
 {
 	kind: "shell_ended",
@@ -1390,6 +1398,28 @@ terminal: boolean }) & { amendment?: never; block?: never; bound?: never; code?:
 	/**  How long it was open, in milliseconds. */
 	millis: number,
 } & StepResult | 
+/**  A port of the cage was published to the operator. */
+({ kind: "port_opened"; 
+/**  Which, on the cage's own loopback. */
+port: number; 
+/**  The port of the operator's loopback (127.0.0.1) where it is found. */
+to: number; 
+/**  Who opened it. */
+by: string; 
+/**  Whether anything listened there in the cage. */
+listening: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; code?: never; connections?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; wall?: never; what?: never } | 
+/**  A published port was closed, or the run ended. */
+({ kind: "port_closed"; 
+/**  Which. */
+port: number; 
+/**  Where it was found. */
+to: number; 
+/**  Connections that were carried. */
+connections: number; 
+/**  Bytes from the cage. */
+sent: number; 
+/**  Bytes to the cage. */
+received: number }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; refused?: never; released?: never; revision?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; wall?: never; what?: never } | 
 /**  Output of a step: one line, or a chunk of a terminal. */
 ({ kind: "output"; 
 /**  From where. */
@@ -1399,11 +1429,11 @@ text: string;
 /**  The exact bytes in base64, when `text` does not have them. */
 raw?: string | null; 
 /**  True when the line was longer than the journal takes and goes on in the next event. */
-continued?: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; subject?: never; terminal?: never; to?: never; wall?: never; what?: never } | 
+continued?: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; subject?: never; terminal?: never; to?: never; wall?: never; what?: never } | 
 /**  A name was looked up for the first time, and answered with the cage's own address for it. */
 ({ kind: "name_looked_up"; 
 /**  Canonical name. */
-name: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; millis?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+name: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  An egress action and what became of it. */
 {
 	kind: "egress",
@@ -1424,7 +1454,7 @@ received: number;
 /**  How long it was open, in milliseconds. */
 millis: number; 
 /**  True when a revocation cut it. */
-cut: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cpu_millicores?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; refused?: never; released?: never; revision?: never; shell?: never; signal?: never; stage?: never; stream?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+cut: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; count?: never; cpu_millicores?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; refused?: never; released?: never; revision?: never; shell?: never; signal?: never; stage?: never; stream?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  An action on a file outside of what the run may see or write, and what became of it. */
 {
 	kind: "file",
@@ -1443,7 +1473,7 @@ cwd: PathText;
 /**  Process id of its parent inside the cage, where known. */
 parent?: number | null; 
 /**  How many executions of this program this event stands for. */
-count: number }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; cpu_millicores?: never; cut?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; processes?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+count: number }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; cpu_millicores?: never; cut?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; port?: never; processes?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  A program ended. */
 ({ kind: "exit"; 
 /**  The program, where it was seen to start. */
@@ -1455,15 +1485,15 @@ signal?: number | null;
 /**  How long the longest of them ran, in milliseconds. */
 millis: number; 
 /**  How many ends of this program this event stands for. */
-count: number }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; continued?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; name?: never; parent?: never; processes?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+count: number }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; connections?: never; continued?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; name?: never; parent?: never; port?: never; processes?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  A block opened or changed. Carries the whole block. */
 ({ kind: "block"; 
 /**  The block as it is now. */
-block: Block }) & { amendment?: never; argv?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+block: Block }) & { amendment?: never; argv?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  An amendment or a denial was recorded, revoked, or lapsed. Carries the whole record. */
 ({ kind: "amendment"; 
 /**  The record as it is now. */
-amendment: Amendment }) & { argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+amendment: Amendment }) & { argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  The shim applied a policy revision and re-judged all holds under it. */
 ({ kind: "policy_applied"; 
 /**  The revision now in force. */
@@ -1473,7 +1503,7 @@ released: number;
 /**  Holds refused by it. */
 refused: number; 
 /**  Open connections cut by it. */
-cut: number }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cpu_millicores?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+cut: number }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; count?: never; cpu_millicores?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  A bound is near or reached. */
 ({ kind: "bound"; 
 /**  Which: `wall`, `memory`, `processes`, `output`, `disk`, `cpu`, `open_files`. */
@@ -1483,7 +1513,7 @@ figure: string;
 /**  The bound, with its unit, in words. */
 limit: string; 
 /**  True when it was reached and enforced, false when it is near. */
-reached: boolean }) & { amendment?: never; argv?: never; block?: never; by?: never; code?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+reached: boolean }) & { amendment?: never; argv?: never; block?: never; by?: never; code?: never; connections?: never; continued?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**
  *  What the run uses: told when it changed by a tenth, and after half a minute. What is absent was not
  *  measured.
@@ -1496,7 +1526,7 @@ memory_bytes: number | null;
 /**  Processes and threads. */
 processes: number | null; 
 /**  What it takes on the disk. */
-disk_bytes: number | null }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; count?: never; cut?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; message?: never; millis?: never; name?: never; parent?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+disk_bytes: number | null }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; count?: never; cut?: never; cwd?: never; detail?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; message?: never; millis?: never; name?: never; parent?: never; port?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  Commits were collected from the run. */
 ({ kind: "commits"; 
 /**  Tip of the run, in hexadecimal. */
@@ -1504,7 +1534,7 @@ head: string;
 /**  Number of commits. */
 count: number; 
 /**  True when the last one was made by us of what the agent left uncommitted. */
-finished_by_us: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; from?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
+finished_by_us: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; from?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; to?: never; wall?: never; what?: never } | 
 /**  A range of events was dropped. */
 ({ kind: "gap"; 
 /**  First dropped. */
@@ -1514,7 +1544,7 @@ to: EventSeq;
 /**  How many. */
 count: number; 
 /**  Why. */
-reason: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; continued?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; head?: never; holds?: never; limit?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; processes?: never; program?: never; raw?: never; reached?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; wall?: never; what?: never };
+reason: string }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; continued?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; raw?: never; reached?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; stream?: never; subject?: never; terminal?: never; text?: never; wall?: never; what?: never };
 
 /**  A page of events. */
 export type EventPage = {
@@ -2370,6 +2400,8 @@ export type Policy = {
 	denials: Denial[],
 	/**  What of the host may be seen. */
 	paths: PathRule[],
+	/**  Which sockets of the host may be connected to. */
+	sockets?: SocketRule[],
 	/**  Bounds that were raised. */
 	bounds?: BoundRule[],
 };
@@ -2411,6 +2443,54 @@ export type PolicyWhy = {
 	/**  `host:port`, optionally behind `tcp ` or `udp `. */
 	destination: string,
 } & PolicyQuery;
+
+/**  A port to publish. */
+export type PortOpen = {
+	/**  The run, as typed. */
+	run: string,
+	/**  The port of the cage's own loopback. */
+	port: number,
+	/**  The port of this machine's 127.0.0.1; when absent the same number, or any where that is taken. */
+	to?: number | null,
+	/**  Refuse instead of taking another number. */
+	bind?: boolean,
+};
+
+/**  Names a published port. */
+export type PortRef = {
+	/**  The run, as typed. */
+	run: string,
+	/**  The port of the cage. */
+	port: number,
+};
+
+/**  A published port. */
+export type PortView = {
+	/**  Its run. */
+	run: RunId,
+	/**  The port of the cage's own loopback. */
+	port: number,
+	/**  The port of this machine's 127.0.0.1 where it is found. */
+	at: number,
+	/**  Where a browser finds it. */
+	url: string,
+	/**  Whether anything listens there in the cage now. */
+	listening: boolean,
+	/**  Connections that are open. */
+	open: number,
+	/**  Connections so far. */
+	connections: number,
+	/**  Bytes from the cage, of connections that have ended. */
+	sent: number,
+	/**  Bytes to the cage, of connections that have ended. */
+	received: number,
+};
+
+/**  The published ports of a run. */
+export type Ports = {
+	/**  By their number in the cage. */
+	ports: PortView[],
+};
 
 /**  How a run is made ready, beyond its base branch and its setup command. */
 export type Preparation = {
@@ -2706,6 +2786,8 @@ export type Rule =
 EgressRule | 
 /**  Of files. */
 PathRule | 
+/**  Of a socket. */
+SocketRule | 
 /**  Of a bound. */
 BoundRule;
 
@@ -3321,6 +3403,28 @@ export type SiblingRun = {
 	created_at: At,
 } & RunState;
 
+/**  Who is behind a Unix socket of the host, as far as it could be seen when a connection to it was held. */
+export type SocketFacts = {
+	/**  Name or number of the account that the socket belongs to. */
+	owner: string,
+	/**  Whether anybody listens there now. */
+	listening: boolean,
+	/**  The program that has it open, where it is one of the operator's own: `postgres (pid 812)`. */
+	program?: string | null,
+};
+
+/**  Allows connections to one Unix socket of the host. */
+export type SocketRule = {
+	/**  Where it comes from. */
+	origin: Origin,
+	/**  Absolute path of the socket, or one that starts with `~/`. */
+	socket: string,
+	/**  For which holds it counts. */
+	applies?: Use,
+	/**  When it ends. */
+	expires?: At | null,
+};
+
 /**  What a step is for. */
 export type StepKind = 
 /**  Prepares the worktree, before the agent. */
@@ -3412,6 +3516,10 @@ resolved?: string | null } |
 /**  What was wanted. */
 access: FileAccess; 
 /**  Where, without links: the same place on the host and in the cage. */
+path: PathText } | 
+/**  A connection to a Unix socket of the host. */
+{ type: "socket"; 
+/**  Where, without links. */
 path: PathText } | 
 /**  A bound that was reached. */
 { type: "bound"; 

@@ -19,6 +19,7 @@ use super::{FileJudge, caller};
 use crate::gateway::{Allowance, Closed, Counts, Verdict};
 use crate::kernel::{self, Notification};
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen,
     setsockopt, socket, sockopt,
@@ -277,16 +278,23 @@ async fn carry(
     cancel: &CancellationToken,
 ) -> Closed {
     let (counts, since) = (Counts::default(), Instant::now());
+    let gone = CancellationToken::new();
     let carried = async {
-        tokio::join!(
-            one_way(&inside, &outside, &counts.sent),
-            one_way(&outside, &inside, &counts.received),
-        )
+        let sending = async {
+            let done = one_way(&inside, &outside, &counts.sent).await;
+            if is_closed(&inside) {
+                // A service that waits for something else is to hear of it as well.
+                gone.cancel();
+            }
+            done
+        };
+        tokio::join!(sending, one_way(&outside, &inside, &counts.received))
     };
     let cut = tokio::select! {
         biased;
         () = allowance.cut.cancelled() => true,
         () = cancel.cancelled() => false,
+        () = gone.cancelled() => false,
         _ = carried => false,
     };
     Closed::Ended {
@@ -295,6 +303,17 @@ async fn carry(
         millis: u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
         cut,
     }
+}
+
+/// Whether the other end was closed, which is more than to say that it has nothing more to say.
+fn is_closed(stream: &UnixStream) -> bool {
+    let mut asked = [PollFd::new(stream.as_fd(), PollFlags::empty())];
+    let hung_up = |asked: &PollFd<'_>| {
+        asked
+            .revents()
+            .is_some_and(|seen| seen.contains(PollFlags::POLLHUP))
+    };
+    poll(&mut asked, PollTimeout::ZERO).is_ok() && asked.iter().any(hung_up)
 }
 
 /// Carries one direction to its end. A plain read takes bytes and leaves behind what is attached to them.
@@ -445,6 +464,35 @@ mod tests {
             panic!("not ended");
         };
         assert_eq!((sent, received, cut), (6, 10, false));
+    }
+
+    #[tokio::test]
+    async fn a_service_that_only_waits_hears_that_its_caller_is_gone() {
+        let pair = || UnixStream::pair().unwrap();
+        let ((client, inside), (outside, mut server)) = (pair(), pair());
+        let allowance = Allowance {
+            connection: crate::gateway::ConnectionId(1),
+            private: None,
+            cut: CancellationToken::new(),
+        };
+        let carried = tokio::spawn(async move {
+            carry(inside, outside, &allowance, &CancellationToken::new()).await
+        });
+        client.writable().await.unwrap();
+        client.try_write(b"x").unwrap();
+        let mut byte = [0];
+        server.read_exact(&mut byte).await.unwrap();
+        drop(client);
+        // It never closes its own end first.
+        let how = tokio::time::timeout(std::time::Duration::from_secs(20), carried).await;
+        assert!(matches!(
+            how.unwrap().unwrap(),
+            Closed::Ended {
+                sent: 1,
+                cut: false,
+                ..
+            }
+        ));
     }
 
     /// Bytes, and how many descriptors came with them.
