@@ -113,8 +113,9 @@ fn a_bound_that_a_run_goes_on_at_is_in_the_inbox_until_it_is_answered(stage: &St
     let app = desk.app(&[])?;
     let product = desk.product();
     let repo = repos::plain(&stage.bench, "desktop-processes")?;
-    let many = "import subprocess\nall = []\ntry:\n  for _ in range(200): all.append(subprocess.Popen(['sleep', '30']))\n\
-                except OSError: print('stopped at', len(all))\nfor one in all: one.kill()";
+    let many = "import os, subprocess, time\nall = []\ntry:\n  for _ in range(200): all.append(subprocess.Popen(['sleep', '30']))\n\
+                except OSError: print('stopped at', len(all), flush=True)\n\
+                while not os.path.exists('seen'): time.sleep(0.05)\nfor one in all: one.kill()";
     app.go("/inbox")?;
     let run = product.run(
         &repo,
@@ -122,8 +123,7 @@ fn a_bound_that_a_run_goes_on_at_is_in_the_inbox_until_it_is_answered(stage: &St
         &["python3", "-c", many],
     )?;
     run.said("stopped at")?;
-    run.ended()?;
-    // It came while the inbox was looked at, is told once, and is there again when the app begins anew.
+    // It comes while the inbox is looked at, is told, and stays when the run is over.
     let card = "[data-testid=\"block-card\"]";
     app.says(card, "Goes on")?;
     app.says(card, "40 of 40 processes")?;
@@ -132,6 +132,10 @@ fn a_bound_that_a_run_goes_on_at_is_in_the_inbox_until_it_is_answered(stage: &St
         Ok(desk.bus.notices().iter().any(told).then_some(()))
     })?;
     let block = app.datum(card, "block")?;
+    let view = product.show(&run.id()?)?;
+    let worktree = std::path::PathBuf::from(view["worktree"].as_str().context("a worktree")?);
+    stage.bench.write(&worktree.join("seen"), "")?;
+    run.ended()?;
     app.go("/")?;
     app.go("/inbox")?;
     app.says(card, "Goes on")?;

@@ -116,9 +116,10 @@ fn a_run_over_its_memory_is_stopped_and_says_how_much(stage: &Stage) -> Result<(
 fn more_processes_than_allowed_cannot_be_made(stage: &Stage) -> Result<()> {
     let product = stage.product()?;
     let repo = repos::plain(&stage.bench, "processes")?;
-    let script = "import subprocess, sys\nall = []\ntry:\n  for _ in range(200): all.append(subprocess.Popen(['sleep', '30']))\n\
-                  except OSError as error: print('stopped at', len(all), error)\nfor one in all: one.kill()";
-    let run = product.run_to_end(
+    let script = "import os, subprocess, time\nall = []\ntry:\n  for _ in range(200): all.append(subprocess.Popen(['sleep', '30']))\n\
+                  except OSError as error: print('stopped at', len(all), error, flush=True)\n\
+                  while not os.path.exists('seen'): time.sleep(0.05)\nfor one in all: one.kill()";
+    let run = product.run(
         &repo,
         &["--bounds", "processes=40"],
         &["python3", "-c", script],
@@ -131,16 +132,21 @@ fn more_processes_than_allowed_cannot_be_made(stage: &Stage) -> Result<()> {
         .unwrap_or(999);
     ensure!(made < 45, "{line}");
     // Its card asks about later runs, also when this one is over, until somebody answers.
-    let cards = product.blocks(&run.id()?)?;
-    let [card] = cards.as_slice() else {
-        anyhow::bail!("one card, not {cards:?}");
-    };
+    let id = run.id()?;
+    let card = until("a card of the bound", PATIENCE, || {
+        Ok(product.blocks(&id)?.into_iter().next())
+    })?;
     ensure!(
         card["subject"]["bound"] == "processes" && card["state"] == "gone" && card["asks"] == true,
         "{card}"
     );
+    let seen = worktree(&product, &run)?.join("seen");
+    stage.bench.write(&seen, "")?;
+    run.ended()?;
+    let cards = product.blocks(&id)?;
+    ensure!(cards.len() == 1, "{cards:?}");
     product.deny(card["id"].as_str().context("an id")?, "")?;
-    let cards = product.blocks(&run.id()?)?;
+    let cards = product.blocks(&id)?;
     ensure!(cards.is_empty(), "it was answered: {cards:?}");
     Ok(())
 }

@@ -130,7 +130,7 @@ async function walk(stage, by, flows) {
 const pictureName = (screen, theme) => `${screen.name}${theme === 'light' ? '-light' : ''}.png`;
 
 function pictured(screens, overlays) {
-  const dark = [...screens, ...overlays].map((screen) => [screen, 'dark']);
+  const dark = [...screens, ...overlays].filter((screen) => !screen.unpictured).map((screen) => [screen, 'dark']);
   return [...dark, ...screens.filter((screen) => LIGHT.includes(screen.name)).map((screen) => [screen, 'light'])];
 }
 

@@ -34,8 +34,8 @@ export function overlaysOf(recording) {
     { name: 'palette', route: '/', shows: id('board'), open: (page) => page.keyboard.press('Control+k'), over: id('palette') },
     { name: 'help', route: '/', shows: id('board'), open: (page) => page.keyboard.press('?'), over: id('help') },
     { name: 'amend-menu', route: '/inbox', shows: `${id('block-card')}[data-phase="armed"]`, open: (page) => page.locator(id('amend-menu')).first().click(), over: id('amend-option') },
-    { name: 'file-menu', route: `/inbox/${write}`, shows: armed(write), open: menuOf(write), over: id('amend-option') },
-    { name: 'bound-menu', route: `/inbox/${output}`, shows: armed(output), open: menuOf(output), over: id('amend-limit') },
+    { name: 'file-menu', route: `/inbox/${write}`, shows: armed(write), open: menuOf(write), over: id('amend-option'), unpictured: true },
+    { name: 'bound-menu', route: `/inbox/${output}`, shows: armed(output), open: menuOf(output), over: id('amend-limit'), unpictured: true },
     { name: 'deny-dialog', route: '/inbox', shows: `${id('block-card')}[data-phase="armed"]`, open: (page) => page.locator(id('deny-tell')).first().click(), over: '[role="dialog"]' },
     { name: 'merge-dialog', route: `/run/${review}/changes`, shows: id('diff-file'), open: (page) => page.locator(id('merge')).click(), over: '[role="dialog"], [role="alertdialog"]' },
   ];

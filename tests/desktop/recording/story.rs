@@ -2,7 +2,7 @@
 
 use super::Recorder;
 use anyhow::{Context, Result, ensure};
-use foreman_testkit::{Binaries, LiveRun, Product, Stage, repos};
+use foreman_testkit::{Binaries, LiveRun, PATIENCE, Product, Stage, repos, until};
 use foreman_tests::desk::Desk;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -38,7 +38,7 @@ fn start(
 const FETCH: &str = "curl -sS -m 600 http://registry.window.example/ > got.txt; git add -A; git commit -qm 'Add the index'";
 
 /// Makes more processes than it may.
-const MANY: &str = "python3 -c \"import subprocess\nall = []\ntry:\n  for _ in range(200): all.append(subprocess.Popen(['sleep', '30']))\nexcept OSError as error: print('stopped at', len(all))\nfor one in all: one.kill()\"";
+const MANY: &str = "python3 -c \"import os, subprocess, time\nall = []\ntry:\n  for _ in range(200): all.append(subprocess.Popen(['sleep', '30']))\nexcept OSError as error: print('stopped at', len(all))\nwhile not os.path.exists('seen'): time.sleep(0.05)\nos.remove('seen')\nfor one in all: one.kill()\"";
 
 /// Runs that reached something else than the network, each with its block.
 struct Walls {
@@ -66,13 +66,15 @@ impl Walls {
         let disk_block = disk.block("bound of disk")?;
         let bounds = ["--bounds", "processes=40"];
         let processes = start(product, tools, "Test on every core", &bounds, MANY)?;
-        processes.ended()?;
         let run = processes.id()?;
-        let reached = product.blocks(&run)?;
-        let reached = reached.first().context("a card of processes")?["id"]
-            .as_str()
-            .context("an id")?
-            .to_owned();
+        let card = until("a card of processes", PATIENCE, || {
+            Ok(product.blocks(&run)?.into_iter().next())
+        })?;
+        let reached = card["id"].as_str().context("an id")?.to_owned();
+        let view = product.show(&run)?;
+        let worktree = Path::new(view["worktree"].as_str().context("a worktree")?);
+        stage.bench.write(&worktree.join("seen"), "")?;
+        processes.ended()?;
         Ok(Self {
             write: (write.id()?, write_block),
             output: (output.id()?, output_block),
