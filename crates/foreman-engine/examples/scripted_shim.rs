@@ -465,7 +465,10 @@ impl Shim {
             | Request::ShellRead { .. }
             | Request::ShellInput { .. }
             | Request::ShellResize { .. }
-            | Request::ShellEnd { .. } => {
+            | Request::ShellEnd { .. }
+            | Request::PublishPort { .. }
+            | Request::PublishedPorts
+            | Request::ClosePort { .. } => {
                 return Ok(Err(Refusal::NoStep.says("there is no cage here")));
             }
         }))

@@ -278,6 +278,18 @@ export type About =
 /**  Its class. */
 "class";
 
+/**  An agent that is known by name, and what it is to do. */
+export type AgentChoice = {
+	/**  Its name: `pi`, `codex`, `opencode`, `gemini`, `qwen`. */
+	name: string,
+	/**  What it is to do. */
+	prompt: string,
+	/**  The model, in the agent's own words; the one of its settings when absent. */
+	model?: string | null,
+	/**  Copies the operator's login and settings of this agent into the run's own home. */
+	lend_login?: boolean,
+};
+
 /**  One agent of several. */
 export type AgentDraft = {
 	/**  Its name, unique within the order: part of the attempt's id. */
@@ -285,6 +297,120 @@ export type AgentDraft = {
 	/**  Program and arguments. */
 	argv: string[],
 };
+
+/**  Something that an agent's driver understood from what the agent printed. */
+export type AgentEvent = 
+/**  It began, or went on with, a session of its own. */
+{ said: "session"; 
+/**  Its name for the session: what resumes it later. */
+session: string; 
+/**  The model that it names. */
+model?: string | null } | 
+/**  It says something to the operator. Text that came in pieces is put together. */
+{ said: "message"; 
+/**  What it says, or a piece of it. */
+text: string; 
+/**  True when it goes on in the next one. */
+continued?: boolean } | 
+/**  The model's reasoning, as far as it is shown. */
+{ said: "thought"; 
+/**  What it says, or a piece of it. */
+text: string; 
+/**  True when it goes on in the next one. */
+continued?: boolean } | 
+/**  It calls a tool. */
+{ said: "tool_started"; 
+/**  The agent's name for the call. */
+call: string; 
+/**  The tool. */
+tool: string; 
+/**  The arguments as JSON text, cut to 16 KiB. */
+arguments: string } | 
+/**  A tool call ended. */
+{ said: "tool_ended"; 
+/**  The agent's name for the call. */
+call: string; 
+/**  The tool, where this is said. */
+tool?: string | null; 
+/**  What it gave, cut to 16 KiB. */
+result: string; 
+/**  True when the agent calls it a failure. */
+failed: boolean } | 
+/**  A tool call changed a file. */
+{ said: "edit"; 
+/**  The agent's name for the call. */
+call: string; 
+/**  The file, as the agent names it. */
+file: string } | 
+/**  It asks whether it may do something. */
+{ said: "permission_asked"; 
+/**  The agent's name for the question. */
+request: string; 
+/**  The tool. */
+tool: string; 
+/**  What it wants to do, as JSON text, cut to 16 KiB. */
+arguments: string } | 
+/**  Such a question was answered. */
+{ said: "permission_answered"; 
+/**  The agent's name for the question. */
+request: string; 
+/**  The answer. */
+answer: PermissionAnswer } | 
+/**  Tokens and cost. The agent's own count, in the way of its model's provider. */
+{ said: "usage"; 
+/**  True for a sum since its beginning, false for what came on top. */
+total: boolean; 
+/**  Tokens read, without those from a cache where the provider tells them apart. */
+input: number; 
+/**  Tokens written. */
+output: number; 
+/**  Tokens read from a cache. */
+cached: number; 
+/**  Cost in millionths of a US dollar, where it names one. */
+cost_microusd?: number | null } | 
+/**  It could not reach its model, or was turned away, and tries again. */
+{ said: "retry"; 
+/**  Which try this is, where it says so. */
+attempt?: number | null; 
+/**  Why. */
+why: string } | 
+/**  Something went wrong. */
+{ said: "problem"; 
+/**  What. */
+message: string } | 
+/**  A message that its driver does not know. The output event before it has it whole. */
+{ said: "unknown"; 
+/**  What the message calls itself; empty where it does not say. */
+name: string } | 
+/**  A line that is no message of its protocol: no JSON, or longer than a driver takes. */
+{ said: "unreadable"; 
+/**  What is wrong with it. */
+why: string } | 
+/**  How it ended, as its messages show it; neither its exit code nor its own word for success decides. */
+{ said: "ended"; 
+/**  How. */
+outcome: AgentOutcome; 
+/**  Why, as a sentence without a final period; empty for a success. */
+why: string };
+
+/**  How an agent ended. */
+export type AgentOutcome = 
+/**  It came to the end of what it was asked to do. */
+"completed" | 
+/**  It did, and some of what it wanted to do was denied by its own rules. */
+"completed_with_denials" | 
+/**  It gave up. */
+"agent_error" | 
+/**  Its model could not be reached, or did not answer. */
+"model_unreachable" | 
+/**  Its model turned it away. */
+"authentication_failed" | 
+/**  It was asked to stop, and did. */
+"cancelled" | 
+/**  It was ended from outside. */
+"killed" | 
+/**  It is gone without a word about how. */
+"lost";
 
 /**  An agent program. */
 export type AgentView = {
@@ -300,6 +426,10 @@ export type AgentView = {
 	looked_in: string[],
 	/**  What to do, or what to know about starting it, as a sentence. */
 	hint: string,
+	/**  The name by which it can be run with its messages understood; absent where it has no driver. */
+	agent?: string | null,
+	/**  Files of its login and settings that are there, which a run sees only when they are lent. */
+	logins?: string[],
 };
 
 /**  Agent programs, found or not. */
@@ -1430,6 +1560,10 @@ text: string;
 raw?: string | null; 
 /**  True when the line was longer than the journal takes and goes on in the next event. */
 continued?: boolean }) & { amendment?: never; argv?: never; block?: never; bound?: never; by?: never; code?: never; connections?: never; count?: never; cpu_millicores?: never; cut?: never; cwd?: never; detail?: never; disk_bytes?: never; figure?: never; finished_by_us?: never; from?: never; head?: never; holds?: never; limit?: never; listening?: never; memory_bytes?: never; message?: never; millis?: never; name?: never; parent?: never; port?: never; processes?: never; program?: never; reached?: never; reason?: never; received?: never; refused?: never; released?: never; revision?: never; sent?: never; shell?: never; signal?: never; stage?: never; subject?: never; terminal?: never; to?: never; wall?: never; what?: never } | 
+/**  Something that an agent's driver understood from the lines that the agent wrote. */
+{
+	kind: "agent",
+} & AgentEvent | 
 /**  A name was looked up for the first time, and answered with the cage's own address for it. */
 ({ kind: "name_looked_up"; 
 /**  Canonical name. */
@@ -1938,7 +2072,11 @@ export type LogStream =
 /**  Standard error. */
 "stderr" | 
 /**  The pseudo-terminal of a run with `--tty`. */
-"terminal";
+"terminal" | 
+/**  A line that an agent with a driver wrote to its standard output: a message of its protocol. */
+"received" | 
+/**  A line that its driver wrote to its standard input. */
+"sent";
 
 /**  An entry of the merge queue. */
 export type MergeEntry = {
@@ -2390,6 +2528,17 @@ export type PathRule = {
  */
 export type PathText = string;
 
+/**  An answer to an agent that asks for permission. */
+export type PermissionAnswer = 
+/**  This once. */
+"allow_once" | 
+/**  And whatever is like it, in this session. */
+"allow_always" | 
+/**  Not this time. */
+"reject_once" | 
+/**  Never in this session. */
+"reject_always";
+
 /**  Everything a run is judged by. One value per revision. */
 export type Policy = {
 	/**  Its number. */
@@ -2670,6 +2819,11 @@ export type RefusedFor =
  *  with a reason ([`MergeRequest::despite_checks`]).
  */
 "checks" | 
+/**
+ *  Its commits contain a secret, or this cannot be told: it needs an explicit word
+ *  ([`MergeRequest::with_secret`]).
+ */
+"secret" | 
 /**  The base branch, or the tree where it is checked out, does not take it. */
 "repository" | 
 /**  The run does not wait for a review. */
@@ -2820,8 +2974,10 @@ export type RunCreate = {
 	hold_reads?: boolean,
 	/**  Walls that may be missing, by name. */
 	accept_weaker: Wall[],
-	/**  Program and arguments. */
+	/**  Program and arguments; empty where `agent` says what to run. */
 	argv: string[],
+	/**  An agent that has a driver, instead of a program and arguments. */
+	agent?: AgentChoice | null,
 	/**  Variables of the caller that the agent shall see beside the allow-list. */
 	env: ([string, string])[],
 	/**  The caller's proxy variables (`https_proxy`, `all_proxy`, `no_proxy`), lower-cased names. */
@@ -3460,6 +3616,12 @@ why: string } |
 /**  Ended by the shim: a bound was reached, or the run was stopped. */
 { result: "stopped"; 
 /**  Why, as a sentence. */
+why: string } | 
+/**  Ended, and what the agent said on the way is no success, whatever its code. */
+{ result: "reported"; 
+/**  How its messages say it ended. */
+outcome: AgentOutcome; 
+/**  Why, as a sentence; may be empty. */
 why: string } | 
 /**  Not run at all. */
 { result: "skipped"; 
