@@ -192,7 +192,8 @@ impl Engine {
         let account = Account::of_this_process(|name| std::env::var_os(name));
         let harness = match &request.agent {
             Some(choice) => {
-                let found = self.harness(choice, &account).await?;
+                let mut found = self.harness(choice, &account).await?;
+                found.give_way_to(&request.env);
                 found.open(&mut layers)?;
                 Some(found)
             }

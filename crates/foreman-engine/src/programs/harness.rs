@@ -156,6 +156,12 @@ impl Harness {
         })
     }
 
+    /// Leaves out the variables of its profile that the operator gives values of their own.
+    pub(crate) fn give_way_to(&mut self, asked: &[(String, String)]) {
+        self.env
+            .retain(|(name, _)| !asked.iter().any(|(asked, _)| asked == name));
+    }
+
     /// The conversation of a run that works in this folder.
     pub(crate) fn conversation_in(&self, workdir: &Path) -> Conversation {
         Conversation {
