@@ -46,7 +46,7 @@ pub struct OrderListArgs {
 /// Arguments of `foreman order add`.
 #[derive(Debug, Args)]
 #[command(
-    mut_arg("argv", |arg| arg.required(false)),
+    mut_arg("argv", |arg| arg.required_unless_present("file")),
     mut_arg("tty", |arg| arg.hide(true)),
     mut_arg("task", |arg| arg.hide(true)),
     override_usage = "foreman order add [OPTIONS] -- CMD...\n       foreman order add [OPTIONS] --agent NAME --prompt TEXT\n       foreman order add --file FILE [--repo PATH]",
@@ -443,6 +443,13 @@ mod tests {
         assert_eq!(add.run.argv, ["a", "--json"]);
         assert_eq!((add.run.check.len(), add.hints.retries), (1, Some(2)));
         assert!(parse(&["order", "add", "--file", "x.toml"]).is_ok());
+        assert!(parse(&["order", "add", "--file", "x.toml", "--wait"]).is_ok());
+        assert!(parse(&["order", "add", "--agent", "pi", "--prompt", "x"]).is_ok());
+        assert!(parse(&["order", "add"]).is_err());
+        assert!(parse(&["run"]).is_err());
+        assert!(parse(&["run", "--agent", "pi", "do it"]).is_ok());
+        assert!(parse(&["run", "--agent", "pi", "do it", "--", "a"]).is_err());
+        assert!(parse(&["run", "do it", "--", "a"]).is_err());
         for extra in [
             "--priority",
             "--prompt=x",
