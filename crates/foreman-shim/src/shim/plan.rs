@@ -326,7 +326,16 @@ impl Plan {
                     stage: "stop".to_owned(),
                     message,
                 });
-                let _ = timeout(ASKED.min(grace), self.cage.wait(pid)).await;
+                let mut wishes = self.stop.watch();
+                wishes.mark_unchanged();
+                tokio::select! {
+                    biased;
+                    // It went by itself: what it left behind is all there is to end.
+                    _ = self.cage.wait(pid) => return self.cage.kill_all().await,
+                    () = tokio::time::sleep(ASKED.min(grace)) => {}
+                    // A shorter grace begins the ladder at once.
+                    _ = wishes.changed() => {}
+                }
             }
         }
         for signal in [libc::SIGINT, libc::SIGTERM] {
