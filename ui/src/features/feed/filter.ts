@@ -16,6 +16,7 @@ export const SEVERITY_WORDS: Readonly<Record<Severity, string>> = {
 /** Kinds that can be asked for, with their words. */
 export const KIND_WORDS: Readonly<Record<string, string>> = {
   output: 'Output',
+  agent: 'Agent',
   block: 'Blocks',
   amendment: 'Amendments and denials',
   egress: 'Connections',
