@@ -166,7 +166,8 @@ fn what_can_be_no_secret_is_refused(stage: &Stage) -> Result<()> {
     let absent = product.call([
         "run", "--json", "--repo", &path, "--secret", "ABSENT", "--", "true",
     ])?;
-    expect_exit(&absent, ExitCode::BadInput)?;
+    // In the file it is not, and there is no keyring to look into.
+    expect_exit(&absent, ExitCode::Environment)?;
     ensure!(absent.error()?.1.contains("no secret ABSENT"), "{absent:?}");
     let valued = format!("API_KEY={VALUE}");
     let valued = product.call([

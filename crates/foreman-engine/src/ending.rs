@@ -72,6 +72,12 @@ impl Engine {
             self.store.note_killed(fence, run, killed).await.or_fail()?;
         }
         let can_be_checked_again = matches!(outcome, Outcome::Changes { .. });
+        // They quote names that the run chose. What is nothing any more without a secret is left out.
+        let redactor = self.secrets_of(&details).await.redactor;
+        let events = events
+            .into_iter()
+            .filter_map(|kind| redactor.data(kind).ok())
+            .collect();
         self.advance(&log, events, RunEvent::Ended(outcome)).await?;
         drop(log);
         tidy(&details, collected);

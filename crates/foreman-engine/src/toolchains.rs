@@ -232,6 +232,7 @@ impl Engine {
                 trust: Trust {
                     uid: nix::unistd::geteuid().as_raw(),
                     gid: nix::unistd::getegid().as_raw(),
+                    home: account.home.clone(),
                     repository,
                 },
                 path: in_order(path.into_iter().chain(at_home)),

@@ -102,11 +102,13 @@ impl Engine {
         }
         let details = RunDetails::of(run)?;
         let log = self.open_log(&run.id, &details).await?;
-        let message = format!("not merged by itself: {}", reasons.join("; "));
+        // They quote names that the run chose.
+        let redactor = self.secrets_of(&details).await.redactor;
+        let reason = redactor.text(&reasons.join("; ")).into_owned();
+        let message = format!("not merged by itself: {reason}");
         self.append(&log, vec![EventKind::Warning { message }])
             .await?;
         drop(log);
-        let reason = reasons.join("; ");
         self.store
             .refuse_merge(self.epoch, &new, &reason)
             .await

@@ -3,7 +3,7 @@
 use crate::api::GateSummary;
 use crate::details::RunDetails;
 use crate::engine::Engine;
-use crate::failures::OrFail;
+use crate::failures::{OrFail, internal};
 use crate::gate::check_plan::CheckPlan;
 use crate::gate::order_files::in_watched;
 use crate::gate::queue::shown;
@@ -54,7 +54,7 @@ impl Engine {
         let claim = self.claim_of(&run.order).await?;
         let (open, denied) = self.blocks_in_words(run).await?;
         let queue = self.store.newest_merge(&run.id).await.or_fail()?;
-        Ok(GateSummary {
+        let summary = GateSummary {
             amendments: self.amendments_in_words(run).await?,
             open,
             denied,
@@ -75,7 +75,15 @@ impl Engine {
                 _ => base_moved,
             },
             queue: queue.map(shown),
-        })
+        };
+        if details.secrets.is_empty() {
+            return Ok(summary);
+        }
+        // Paths and outputs are the run's own words.
+        let redactor = self.secrets_of(details).await.redactor;
+        redactor
+            .data(summary)
+            .map_err(|_| internal("a summary is nothing any more without the secrets in it"))
     }
 
     async fn amendments_in_words(&self, run: &StoredRun) -> Result<Vec<String>, Failure> {

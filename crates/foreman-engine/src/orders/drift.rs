@@ -37,7 +37,12 @@ impl Engine {
     ) -> Result<(), Failure> {
         if let Outcome::Changes { head, .. } = outcome {
             match self.outside_scope(&run.order, &details, head).await {
-                Ok(outside) => details.outside_scope = outside,
+                Ok(outside) => {
+                    let redactor = self.secrets_of(&details).await.redactor;
+                    let paths = outside.iter();
+                    details.outside_scope =
+                        paths.map(|path| redactor.text(path).into_owned()).collect();
+                }
                 // Nothing is kept from its end by a comparison.
                 Err(failure) => {
                     let message =

@@ -41,6 +41,8 @@ setup = "make deps"
 checks = ["make test"]
 unattended = true
 hold_reads = true
+toolchains = ["rust"]
+secrets = ["DB=PGPASSWORD"]
 priority = true
 impact = "high"
 complexity = "small"
@@ -70,6 +72,11 @@ fn every_key_of_an_order_is_read() {
     assert_eq!(spec.run.bounds.wall_seconds, Some(7200));
     assert_eq!(spec.run.env, [("LEVEL".to_owned(), "3".to_owned())]);
     assert_eq!(spec.env_from, ["API_KEY"]);
+    assert_eq!(
+        spec.run.toolchains,
+        Some(vec![foreman_policy::Toolchain::Rust])
+    );
+    assert_eq!(spec.run.secrets[0].to_string(), "DB=PGPASSWORD");
     assert_eq!(spec.hints.impact, Some(Impact::High));
     assert_eq!(spec.hints.autonomy, Autonomy::HumanOnly);
     assert_eq!(spec.hints.concurrency_class.as_deref(), Some("db"));

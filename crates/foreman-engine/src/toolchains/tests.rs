@@ -57,6 +57,7 @@ impl Home {
             trust: Trust {
                 uid: nix::unistd::geteuid().as_raw(),
                 gid: nix::unistd::getegid().as_raw(),
+                home: home.clone(),
                 repository: vec![self.root.join("repo")],
             },
             path: self.path.clone(),

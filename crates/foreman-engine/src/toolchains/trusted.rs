@@ -20,6 +20,8 @@ const STICKY: u32 = 0o1000;
 pub(super) struct Trust {
     pub uid: u32,
     pub gid: u32,
+    /// Their home. Whoever could change what it hangs on could replace all of it, so that is not asked about.
+    pub home: PathBuf,
     /// Canonical; what leads through one of them is refused.
     pub repository: Vec<PathBuf>,
 }
@@ -47,7 +49,8 @@ impl Trust {
             }
             let found = std::fs::symlink_metadata(&next)
                 .map_err(|error| format!("cannot be looked at ({error})"))?;
-            if found.uid() != 0 && found.uid() != self.uid {
+            let is_above_home = self.home != next && self.home.starts_with(&next);
+            if !is_above_home && found.uid() != 0 && found.uid() != self.uid {
                 return Err(format!(
                     "depends on {}, which belongs to another account",
                     next.display()
@@ -72,7 +75,8 @@ impl Trust {
             let by_group = mode & BY_GROUP != 0 && found.gid() != self.gid && found.gid() != 0;
             let by_others = mode & BY_OTHERS != 0;
             // Who may write a sticky folder still cannot replace what is another's.
-            if (by_group || by_others) && !(found.is_dir() && mode & STICKY != 0) {
+            if !is_above_home && (by_group || by_others) && !(found.is_dir() && mode & STICKY != 0)
+            {
                 return Err(format!(
                     "depends on {}, which others may write",
                     next.display()
@@ -115,6 +119,7 @@ mod tests {
         let trust = Trust {
             uid: nix::unistd::geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),
+            home: root.join("home"),
             repository: vec![root.join("repo")],
         };
         Scratch {
