@@ -525,6 +525,13 @@ impl Feed {
                     self.ours(at, Tone::Warn, text);
                 }
             }
+            BlockState::Gone if block.asks() => {
+                let id = &block.id;
+                let text = format!(
+                    "{subject}: more is refused to the run, which goes on; `foreman amend {id}` raises it for later runs"
+                );
+                self.ours(at, Tone::Warn, text);
+            }
             BlockState::Gone => {
                 self.ours(
                     at,

@@ -58,7 +58,9 @@ impl Walls {
         let write_block = write.block(&format!("write {reports}/weekly.txt"))?;
         product.card_with_holder(&write_block)?;
         let bounds = ["--bounds", "output=64KiB"];
-        let output = start(product, tools, "Print the index", &bounds, "seq 1 20000")?;
+        // Few and long lines: each scene has every event of its runs.
+        let last = "for n in $(seq 40); do printf '%04000d\\n' $n; done";
+        let output = start(product, tools, "Print the index", &bounds, last)?;
         let output_block = output.block("bound of output")?;
         let bounds = ["--bounds", "disk=20MiB"];
         let last = "head -c 40000000 /dev/zero > archive.bin; sleep 600";
