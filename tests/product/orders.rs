@@ -428,7 +428,7 @@ fn an_order_that_cannot_be_meant_is_refused_and_shown_whole_otherwise(stage: &St
     let nowhere = [
         "order", "add", "--repo", path, "--base", "nowhere", "--", "true",
     ];
-    let refused = product.call(&nowhere)?;
+    let refused = product.call(nowhere)?;
     expect_exit(&refused, ExitCode::BadInput)?;
     ensure!(refused.stderr.contains("nowhere"), "{}", refused.stderr);
     add(
@@ -446,7 +446,7 @@ fn an_order_that_cannot_be_meant_is_refused_and_shown_whole_otherwise(stage: &St
         ],
         &["true"],
     )?;
-    let shown = product.call(&["order", "show", "meant"])?;
+    let shown = product.call(["order", "show", "meant"])?;
     for part in [
         "test -e file.txt",
         "high impact",
@@ -455,12 +455,12 @@ fn an_order_that_cannot_be_meant_is_refused_and_shown_whole_otherwise(stage: &St
     ] {
         ensure!(shown.stdout.contains(part), "no {part}: {}", shown.stdout);
     }
-    let unchanged = product.call(&["order", "edit", "meant", "--impact", "high"])?;
+    let unchanged = product.call(["order", "edit", "meant", "--impact", "high"])?;
     expect_exit(&unchanged, ExitCode::Usage)?;
     ensure!(unchanged.stderr.contains("nothing"), "{}", unchanged.stderr);
     product.ask(&["order", "edit", "meant", "--impact", "low"])?;
     ensure!(order(&product, "meant")?["hints"]["impact"] == "low");
-    let repaired = product.call(&["doctor", "--repair"])?;
+    let repaired = product.call(["doctor", "--repair"])?;
     ensure!(
         repaired.stdout.contains("Nothing had to be repaired"),
         "{}",

@@ -310,7 +310,7 @@ impl Acp {
             PermissionAnswer::RejectAlways => &["reject_always", "reject_once"],
         };
         let offered = |kind: &&str| question.options.iter().find(|(_, known)| known == *kind);
-        let option = kinds.iter().find_map(|kind| offered(kind));
+        let option = kinds.iter().find_map(offered);
         match option {
             Some((option, _)) => {
                 let outcome = json!({"outcome": {"outcome": "selected", "optionId": option}});

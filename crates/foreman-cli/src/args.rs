@@ -76,7 +76,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a command in a cage on its own worktree and branch, and show what it does.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Show a whole run on a throw-away repository; needs no model and no network.
     Demo(DemoArgs),
     /// Show a run's feed again and answer its blocks.
@@ -267,7 +267,9 @@ pub struct RunArgs {
     #[arg(long, requires = "agent", help_heading = "An agent by name")]
     pub lend_login: bool,
     /// What the agent is to do.
+    // Both have their place by number: whoever changes one of them puts it behind the other.
     #[arg(
+        index = 1,
         value_name = "PROMPT",
         requires = "agent",
         conflicts_with = "argv",
@@ -275,7 +277,12 @@ pub struct RunArgs {
     )]
     pub task: Option<String>,
     /// The agent: program and arguments, after `--`.
-    #[arg(last = true, required_unless_present = "agent", value_name = "CMD")]
+    #[arg(
+        index = 2,
+        last = true,
+        required_unless_present = "agent",
+        value_name = "CMD"
+    )]
     pub argv: Vec<String>,
 }
 

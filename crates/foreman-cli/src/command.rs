@@ -164,7 +164,7 @@ async fn dispatch(cli: Cli, answer: &Answer) -> Done {
 
 async fn with_engine(command: Command, engine: &Engine, answer: &Answer) -> Done {
     match command {
-        Command::Run(args) => run::run(args, engine, answer).await,
+        Command::Run(args) => run::run(*args, engine, answer).await,
         Command::Attach(args) => run::attach(args, engine, answer).await,
         Command::Blocks(args) => blocks::list(args, engine, answer).await,
         Command::Amend(args) => decide::amend(args, engine, answer).await,

@@ -192,6 +192,10 @@ pub enum ConnectVerdict {
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "events are handed on one by one, and a box for a block would be in every match on one"
+)]
 pub enum EventKind {
     /// The run changed state.
     State {

@@ -13,10 +13,10 @@ use foreman_agent::conformance::{CASES, Candidate};
 use foreman_agent::{Conversation, Driver, LineMap, Wire, driver, profile};
 
 /// A driver by its conversation and a recording.
-pub struct Recorded {
-    pub conversation: Conversation,
-    pub recording: &'static [u8],
-    pub piece: Option<fn(&str) -> String>,
+pub(crate) struct Recorded {
+    pub(crate) conversation: Conversation,
+    pub(crate) recording: &'static [u8],
+    pub(crate) piece: Option<fn(&str) -> String>,
 }
 
 impl Candidate for Recorded {
@@ -33,7 +33,7 @@ impl Candidate for Recorded {
     }
 }
 
-pub fn conversation(agent: &str, wire: Wire) -> Conversation {
+pub(crate) fn conversation(agent: &str, wire: Wire) -> Conversation {
     Conversation {
         agent: agent.into(),
         wire,
@@ -44,7 +44,7 @@ pub fn conversation(agent: &str, wire: Wire) -> Conversation {
     }
 }
 
-pub fn of(agent: &str, recording: &'static [u8]) -> Recorded {
+pub(crate) fn of(agent: &str, recording: &'static [u8]) -> Recorded {
     Recorded {
         conversation: conversation(agent, profile(agent).unwrap().wire()),
         recording,

@@ -15,7 +15,7 @@ const LISTENS: u32 = 0x0001_0000;
 pub fn who_listens(path: &Path) -> Option<SocketFacts> {
     let owner = fs::metadata(path).ok()?.uid();
     let table = fs::read("/proc/self/net/unix").unwrap_or_default();
-    let rows: Vec<Row> = table
+    let rows: Vec<Row<'_>> = table
         .split(|byte| *byte == b'\n')
         .filter_map(Row::read)
         .filter(|row| row.is_at(path))

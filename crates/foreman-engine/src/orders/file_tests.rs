@@ -104,10 +104,22 @@ fn every_key_of_an_order_is_read() {
             &"copy",
             &"accept_weaker",
             &"recurrence",
-            &"agent"
+            &"agent",
+            &"model",
+            &"lend_login"
         ],
         "untested keys"
     );
+}
+
+#[test]
+fn an_agent_is_ordered_by_its_name() {
+    let text = "repo = \"/r\"\nagent = \"pi\"\nmodel = \"small\"\nlend_login = true\nprompt = \"Do it.\"\n";
+    let run = &read("a.toml", text)[0].spec.run;
+    let agent = run.agent.as_ref().unwrap();
+    assert!(run.argv.is_empty());
+    assert_eq!((agent.name.as_str(), agent.lend_login), ("pi", true));
+    assert_eq!(agent.model.as_deref(), Some("small"));
 }
 
 #[test]
@@ -219,7 +231,9 @@ fn what_is_absurd_or_of_the_wrong_kind_is_a_sentence() {
             "recurrence = { every = \"1h\", zone = \"Nowhere/Land\" }",
             "no time zone",
         ),
-        ("agent = \"claude\"", "is a list of tables"),
+        ("agent = 7", "is neither the name of an agent"),
+        ("agent = \"pi\"", "exclude each other"),
+        ("model = \"small\"", "is about an agent"),
         ("policy = \"missing.toml\"", "cannot be read"),
         ("accept_weaker = [\"selinux\"]", "names no wall"),
     ] {

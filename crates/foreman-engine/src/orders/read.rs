@@ -100,7 +100,16 @@ pub(super) fn order(
         Some(Value::Text(_)) => (Vec::new(), by_name(section)?),
         _ => (agents(section)?, None),
     };
+    let astray = ["model", "lend_login"]
+        .into_iter()
+        .find(|key| agent.is_none() && section.get(key).is_some());
+    if let Some(key) = astray {
+        return Err(section.at_key(key, "is about an agent by its name, and there is none"));
+    }
     let argv = match (section.argv("command")?, agents.first()) {
+        (Some(_), _) if agent.is_some() => {
+            return Err(section.at_key("agent", "and \"command\" exclude each other"));
+        }
         (Some(argv), _) => argv,
         (None, Some(agent)) => agent.argv.clone(),
         (None, None) if agent.is_some() => Vec::new(),

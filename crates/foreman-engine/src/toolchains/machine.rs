@@ -8,7 +8,7 @@ use foreman_policy::Toolchain;
 use foreman_shim::ground::contents;
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -270,9 +270,9 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Sets a variable to a path.
-    pub fn set(&mut self, name: &str, value: &Path) {
-        if let Some(value) = value.to_str() {
+    /// Sets a variable.
+    pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
+        if let Some(value) = value.as_ref().to_str() {
             self.view.set.push((name.to_owned(), value.to_owned()));
         }
     }

@@ -92,7 +92,7 @@ fn rust(draft: &mut Draft<'_>, machine: &Machine<'_>) {
     }
     // What cargo writes goes below the run's own home.
     if cargo != home.join(".cargo") {
-        draft.set("CARGO_HOME", &home.join(".cargo"));
+        draft.set("CARGO_HOME", home.join(".cargo"));
     }
     for name in ["config.toml", "config"] {
         if cargo.join(name).exists() {
@@ -127,6 +127,8 @@ fn node(draft: &mut Draft<'_>, machine: &Machine<'_>) {
     for program in ["pnpm", "yarn"] {
         draft.companion(program);
     }
+    // Its look for a newer npm would ask for a host, now and then, whatever the run is about.
+    draft.set("npm_config_update_notifier", "false");
     draft.passes(&["NODE_ENV", "CI", "npm_config_loglevel"]);
 }
 
@@ -146,6 +148,8 @@ fn python(draft: &mut Draft<'_>, machine: &Machine<'_>) {
     for program in ["uv", "uvx"] {
         draft.companion(program);
     }
+    // As above.
+    draft.set("PIP_DISABLE_PIP_VERSION_CHECK", "1");
     draft.passes(&[
         "PYTHONDONTWRITEBYTECODE",
         "PYTHONUNBUFFERED",
