@@ -2821,7 +2821,7 @@ export type RefusedFor =
 "checks" | 
 /**
  *  Its commits contain a secret, or this cannot be told: it needs an explicit word
- *  ([`MergeRequest::with_secret`]).
+ *  ([`MergeRequest::with_secrets`]).
  */
 "secret" | 
 /**  The base branch, or the tree where it is checked out, does not take it. */

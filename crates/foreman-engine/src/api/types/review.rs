@@ -45,7 +45,7 @@ pub enum RefusedFor {
     /// with a reason ([`MergeRequest::despite_checks`]).
     Checks,
     /// Its commits contain a secret, or this cannot be told: it needs an explicit word
-    /// ([`MergeRequest::with_secret`]).
+    /// ([`MergeRequest::with_secrets`]).
     Secret,
     /// The base branch, or the tree where it is checked out, does not take it.
     Repository,
