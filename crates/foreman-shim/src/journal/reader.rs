@@ -292,13 +292,6 @@ impl Reader {
                     what: format!("event {} follows event {}", span.first, self.last),
                 });
             }
-            if span.first <= self.last {
-                return Err(JournalError::Damaged {
-                    path,
-                    offset: self.offset,
-                    what: format!("event {} follows event {}", span.first, self.last),
-                });
-            }
             if span.last > after {
                 let record: Record = serde_json::from_slice(&line).map_err(|error| {
                     let what = error.to_string();
