@@ -89,7 +89,12 @@ fn a_run_at_its_bound_is_stopped_after_a_question(stage: &Stage) -> Result<()> {
     let app = desk.app(&[])?;
     let product = desk.product();
     let repo = repos::plain(&stage.bench, "desktop-bound-stop")?;
-    let run = product.run(&repo, &["--bounds", "output=64KiB"], &["seq", "1", "20000"])?;
+    // Without an end of its own: one that has said all before it is paused would be over.
+    let count = [
+        "yes",
+        "counting, for ever and ever and ever and ever and ever",
+    ];
+    let run = product.run(&repo, &["--bounds", "output=64KiB"], &count)?;
     let block = run.block("bound of output")?;
     app.go("/inbox")?;
     app.click(&on_card(&block, "deny"))?;

@@ -46,7 +46,7 @@ impl Engine {
         request: RunCreate,
         key: &RequestKey,
     ) -> Result<RunView, Failure> {
-        self.create_run_from(order, request, None, key).await
+        Box::pin(self.create_run_from(order, request, None, key)).await
     }
 
     /// As [`Engine::create_run`], going on from what another run left where one is named.
@@ -332,7 +332,7 @@ impl Engine {
     ) {
         let engine = Arc::clone(self);
         self.tasks.spawn(async move {
-            engine.make_ready(&id, making).await;
+            Box::pin(engine.make_ready(&id, making)).await;
             drop(turn);
         });
     }

@@ -52,9 +52,8 @@ impl Engine {
             follows,
             freshness: details.freshness,
         };
-        let view = self
-            .create_run_from(Some(first.order), request, Some(going_on), key)
-            .await?;
+        let view =
+            Box::pin(self.create_run_from(Some(first.order), request, Some(going_on), key)).await?;
         let message = format!("run {} goes on from here, with the comments on it", view.id);
         self.tell_first(id, message);
         Ok(view)

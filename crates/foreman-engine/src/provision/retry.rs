@@ -94,9 +94,7 @@ impl Engine {
             follows,
             freshness: details.freshness,
         });
-        let run = self
-            .create_run_from(Some(run.order), request, going_on, key)
-            .await?;
+        let run = Box::pin(self.create_run_from(Some(run.order), request, going_on, key)).await?;
         Ok(Retried { run, terminal })
     }
 }
