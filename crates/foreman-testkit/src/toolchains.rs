@@ -6,12 +6,17 @@ use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// Held while something is put into a home: cases that share one run side by side.
+static PUTTING: Mutex<()> = Mutex::new(());
 
 /// Puts the machine's rustup with its toolchain in use into the user's home; why not, where it has none.
 ///
 /// # Errors
 /// It is there and cannot be put there.
 pub fn rust(bench: &Bench) -> Result<Result<(), String>> {
+    let _turn = PUTTING.lock().unwrap_or_else(PoisonError::into_inner);
     let home = bench.home();
     if home.join(".cargo/bin/cargo").exists() {
         return Ok(Ok(()));
@@ -67,6 +72,7 @@ pub fn node(bench: &Bench) -> Result<Result<String, String>> {
         .join(".nvm/versions/node")
         .join(&version)
         .join("bin");
+    let _turn = PUTTING.lock().unwrap_or_else(PoisonError::into_inner);
     if !bin.exists() {
         bench.shell(&bench.home(), &format!("mkdir -p '{}'", bin.display()))?;
         place(&node, &bin.join("node"))?;
