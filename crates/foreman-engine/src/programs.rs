@@ -6,6 +6,7 @@
 //! here: the setup command may make it, and the cage says where it looked.
 
 pub(crate) mod agents;
+pub(crate) mod asking;
 pub(crate) mod harness;
 
 use foreman_cage::Bind;

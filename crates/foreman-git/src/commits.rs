@@ -5,7 +5,7 @@
 //! much each changes), so that all of it is bounded here: commits that are listed, characters of a subject,
 //! and how much is read for the sake of a figure.
 
-use crate::diff::{compare, find_renames, fork_point, one_file, path_of, show};
+use crate::diff::{compare, file_at, find_renames, fork_point, show};
 use crate::worktree::parse_oid;
 use crate::{Commit, Commits, Diff, FileDiff, GitError, Repository, Worktree, flags};
 use foreman_domain::{At, sanitize_line};
@@ -106,15 +106,7 @@ impl Repository {
     ) -> Result<FileDiff, GitError> {
         let repo = self.git()?;
         let commit = self.commit_of(&repo, worktree, head, commit)?;
-        let mut diff = compare(&repo, parent(&repo, commit)?, commit)?;
-        find_renames(&mut diff)?;
-        let index = diff
-            .deltas()
-            .position(|delta| path_of(&delta) == path)
-            .ok_or_else(|| GitError::NotFound {
-                what: format!("a change of \"{}\"", sanitize_line(path)),
-            })?;
-        one_file(&repo, &diff, index)
+        file_at(&repo, compare(&repo, parent(&repo, commit)?, commit)?, path)
     }
 
     /// A commit by its full name, when it is one that a merge would bring.

@@ -128,15 +128,7 @@ impl Repository {
         let head = self.find_head(&repo, head)?;
         let base_now = self.base_tip(&repo, worktree)?;
         let from = fork_point(&repo, worktree, head, base_now)?;
-        let mut diff = compare(&repo, from, head)?;
-        find_renames(&mut diff)?;
-        let index = diff
-            .deltas()
-            .position(|delta| path_of(&delta) == path)
-            .ok_or_else(|| GitError::NotFound {
-                what: format!("a change of \"{}\"", sanitize_line(path)),
-            })?;
-        one_file(&repo, &diff, index)
+        file_at(&repo, compare(&repo, from, head)?, path)
     }
 
     /// What changes from one commit of a run to a later one: files and patch alone.
@@ -257,13 +249,29 @@ fn print(diff: &git2::Diff<'_>, patch: &mut Vec<u8>) -> Result<bool, GitError> {
 }
 
 /// The path of a changed file, as it is shown.
-pub(crate) fn path_of(delta: &git2::DiffDelta<'_>) -> String {
+fn path_of(delta: &git2::DiffDelta<'_>) -> String {
     let (old, new) = (delta.old_file(), delta.new_file());
     let path = new.path_bytes().or(old.path_bytes()).unwrap_or_default();
     String::from_utf8_lossy(path).into_owned()
 }
 
-pub(crate) fn one_file(
+/// What a difference changes in the file that is shown as `path`.
+pub(crate) fn file_at(
+    repo: &git2::Repository,
+    mut diff: git2::Diff<'_>,
+    path: &str,
+) -> Result<FileDiff, GitError> {
+    find_renames(&mut diff)?;
+    let index = diff
+        .deltas()
+        .position(|delta| path_of(&delta) == path)
+        .ok_or_else(|| GitError::NotFound {
+            what: format!("a change of \"{}\"", sanitize_line(path)),
+        })?;
+    one_file(repo, &diff, index)
+}
+
+fn one_file(
     repo: &git2::Repository,
     diff: &git2::Diff<'_>,
     index: usize,

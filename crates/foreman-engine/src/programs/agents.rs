@@ -5,14 +5,13 @@
 
 use crate::api::{AgentView, Agents};
 use crate::engine::Engine;
+use crate::programs::asking::said_by;
 use foreman_domain::{Failure, sanitize_line};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 
 /// Longest wait for a version.
 const VERSION: Duration = Duration::from_secs(3);
@@ -141,7 +140,8 @@ pub(super) fn is_program(path: &Path) -> bool {
 /// The first line that a program says about its version; none when it says nothing in time.
 async fn version_of(path: &Path) -> Option<String> {
     let mut asking = tokio::process::Command::new(path);
-    first_line(&said_by(asking.arg("--version")).await?)
+    asking.arg("--version").current_dir("/");
+    first_line(&said_by(&mut asking, READ, VERSION).await?)
 }
 
 /// The search path of the operator's login shell. A window that was opened from a menu was not started by one, and
@@ -152,40 +152,11 @@ pub(crate) async fn login_path() -> Option<OsString> {
     let mut asking = tokio::process::Command::new(shell);
     // What the shell's own files say comes before the mark.
     asking.args(["-l", "-c", "printf '\\n\\001%s\\n' \"$PATH\""]);
-    let said = said_by(&mut asking).await?;
+    asking.current_dir("/");
+    let said = said_by(&mut asking, READ, VERSION).await?;
     let after = said.rsplit(|byte| *byte == 1).next()?;
     let line = after.split(|byte| *byte == b'\n').next()?;
     (said.contains(&1) && !line.is_empty()).then(|| OsString::from_vec(line.to_vec()))
-}
-
-/// What a program says on its standard output, as far as it is read; none when it does not end in time.
-async fn said_by(command: &mut tokio::process::Command) -> Option<Vec<u8>> {
-    let mut child = command
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
-        .ok()?;
-    let group = child.id().and_then(|id| i32::try_from(id).ok());
-    let out = child.stdout.take()?;
-    let mut said = Vec::new();
-    let reading = async {
-        let mut out = out.take(READ);
-        out.read_to_end(&mut said).await
-    };
-    let in_time = tokio::time::timeout(VERSION, reading).await.is_ok();
-    // What it started goes with it.
-    if let Some(group) = group {
-        let _ = nix::sys::signal::killpg(
-            nix::unistd::Pid::from_raw(group),
-            nix::sys::signal::Signal::SIGKILL,
-        );
-    }
-    let _ = child.wait().await;
-    in_time.then_some(said)
 }
 
 fn first_line(said: &[u8]) -> Option<String> {

@@ -1,12 +1,10 @@
 //! The search path of the operator's login shell: where an engine was started from a desktop, its own
 //! lacks what start-up files add.
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::{Pid, User, geteuid};
+use crate::programs::asking::said_by;
+use nix::unistd::{User, geteuid};
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 use tokio::sync::OnceCell;
 
 /// Longest wait for the shell: start-up files can do anything.
@@ -34,26 +32,11 @@ async fn ask() -> Option<Vec<PathBuf>> {
     if !["sh", "bash", "zsh", "dash", "ksh"].contains(&name) {
         return None;
     }
-    let mut child = tokio::process::Command::new(&account.shell)
+    let mut asking = tokio::process::Command::new(&account.shell);
+    asking
         .args(["-l", "-c", &format!("printf '{MARK}%s{MARK}' \"$PATH\"")])
-        .current_dir(&account.dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
-        .ok()?;
-    let group = child.id().and_then(|id| i32::try_from(id).ok());
-    let mut said = Vec::new();
-    let mut out = child.stdout.take()?.take(LONGEST);
-    let in_time = tokio::time::timeout(PATIENCE, out.read_to_end(&mut said)).await;
-    // What it started goes with it.
-    if let Some(group) = group {
-        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
-    }
-    let _ = child.wait().await;
-    in_time.ok()?.ok()?;
+        .current_dir(&account.dir);
+    let said = said_by(&mut asking, LONGEST, PATIENCE).await?;
     path_in(&String::from_utf8_lossy(&said))
 }
 
