@@ -59,6 +59,12 @@ async function build() {
   return { code: 0, output: `${built.length} test executables` };
 }
 
+/** The test executables of a build of everything, as `{ executables, code, output }`. */
+export async function testExecutables() {
+  const done = await build();
+  return { ...done, executables: built ?? [] };
+}
+
 /** Runs test executables one after the other. */
 async function execute(wanted, { minutes = 20, args = [], only = true } = {}) {
   if (!built) {
@@ -138,6 +144,7 @@ export const SUITES = [
   { name: "powercut", run: whole("powercut") },
   { name: "runner", run: whole("runner") },
   { name: "escape", run: whole("escape", { minutes: 25 }) },
+  { name: "tiers", run: whole("tiers") },
   { name: "clients", run: whole("clients") },
   // At least 50 rounds, and as many more as five minutes allow; the orders' case comes on top.
   { name: "torture", run: whole("torture", { minutes: 18, args: ["--minutes=5", "--least=50"] }) },

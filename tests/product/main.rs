@@ -21,6 +21,7 @@ mod shells;
 mod sockets;
 mod terminal;
 mod toolchains;
+mod walls;
 mod weaker;
 
 use foreman_testkit::suite::{Case, Tally, Wanted};
@@ -68,6 +69,9 @@ fn cases(stage: &Stage, who: Who) -> Vec<Case<'_>> {
         cases.extend(weaker::cases(stage));
         cases.extend(attempts::cases(stage));
         cases.extend(orders::cases(stage));
+    }
+    if who == Who::Root {
+        cases.extend(walls::cases(stage));
     }
     for case in &mut cases {
         case.name = format!("{}::{}", who.name(), case.name);

@@ -121,7 +121,7 @@ fn a_wall_that_every_cage_is_made_of_cannot_be_given_up(stage: &Stage) -> Result
     let product = stage.product()?;
     let repo = repos::plain(&stage.bench, "never-weaker")?;
     let path = repo.display().to_string();
-    for wall in ["user_namespace", "mounts", "git"] {
+    for wall in ["mounts", "git"] {
         let words = [
             "run",
             "--json",

@@ -197,6 +197,8 @@ impl Scene {
             processes: 256,
             root_maps_to: MAPPED,
             accept_weaker: Vec::new(),
+            confinement: foreman_cage::Confinement::Namespaces,
+            private: None,
         }
     }
 

@@ -39,6 +39,8 @@ fn one_round() -> Result<(), Box<dyn std::error::Error>> {
         root_maps_to: 65534,
         hidden: vec![],
         accept_weaker: vec![],
+        confinement: Default::default(),
+        private: None,
     };
     let mut times = vec![];
     let began = Instant::now();

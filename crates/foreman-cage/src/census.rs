@@ -24,15 +24,22 @@ pub struct ProcessSample {
     pub rss_bytes: u64,
 }
 
+/// Who is counted: everybody in a `/proc` of the cage's own, or in the machine's, what came of a process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Population<'a> {
+    pub proc: BorrowedFd<'a>,
+    pub came_of: Option<u32>,
+}
+
 /// Every process but process 1. Empty when the cage is gone.
-pub(crate) fn take(proc: BorrowedFd<'_>) -> Vec<ProcessSample> {
+pub(crate) fn take(proc: Population<'_>) -> Vec<ProcessSample> {
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)
         .ok()
         .flatten();
     let page = page
         .and_then(|size| u64::try_from(size).ok())
         .unwrap_or(4096);
-    let dir = place(proc);
+    let dir = place(proc.proc);
     let pages = |pid: u32| {
         let pages = resident_pages(&dir.join(format!("{pid}/statm")))?;
         if pages > 0 {
@@ -45,7 +52,7 @@ pub(crate) fn take(proc: BorrowedFd<'_>) -> Vec<ProcessSample> {
             .filter_map(|thread| resident_pages(&thread.path().join("statm")));
         each.max()
     };
-    numbers(&dir)
+    numbers(&dir, proc)
         .filter_map(|pid| {
             // One that ends at this very moment is not counted.
             Some(ProcessSample {
@@ -62,11 +69,25 @@ fn place(proc: BorrowedFd<'_>) -> PathBuf {
 }
 
 /// Every process but process 1.
-fn numbers(dir: &Path) -> impl Iterator<Item = u32> + use<> {
+fn numbers(dir: &Path, of: Population<'_>) -> impl Iterator<Item = u32> + use<> {
+    let all = match of.came_of {
+        Some(first) => family(first).split_off(1),
+        None => listed(dir),
+    };
+    all.into_iter()
+}
+
+fn listed(dir: &Path) -> Vec<u32> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
         .filter(|pid| *pid != 1)
+        .collect()
+}
+
+/// All that came of a process, for one that adopts orphans and has no children of its own any more.
+pub(crate) fn orphans_of(process: u32) -> Vec<u32> {
+    family(process).split_off(1)
 }
 
 /// A process of the host and all that came of it, itself first.
@@ -104,7 +125,7 @@ pub struct Spent {
 }
 
 /// None when the cage is gone.
-pub(crate) fn spent(proc: BorrowedFd<'_>) -> Option<Spent> {
+pub(crate) fn spent(proc: Population<'_>) -> Option<Spent> {
     let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)
         .ok()
         .flatten();
@@ -112,12 +133,12 @@ pub(crate) fn spent(proc: BorrowedFd<'_>) -> Option<Spent> {
         .and_then(|ticks| u64::try_from(ticks).ok())
         .filter(|ticks| *ticks > 0)
         .unwrap_or(100);
-    let dir = place(proc);
+    let dir = place(proc.proc);
     let of = |pid: u32| times_of(&std::fs::read_to_string(dir.join(format!("{pid}/stat"))).ok()?);
     // Process 1 has waited for what nobody else did.
-    let (mut used, _) = of(1)?;
+    let (mut used, _) = of(proc.came_of.unwrap_or(1))?;
     let mut threads = 0_u32;
-    for pid in numbers(&dir) {
+    for pid in numbers(&dir, proc) {
         // One that ends at this very moment is counted by its parent.
         if let Some((times, running)) = of(pid) {
             used = used.saturating_add(times);
@@ -144,10 +165,10 @@ fn times_of(stat: &str) -> Option<(u64, u32)> {
 }
 
 /// Every thread of every process but process 1.
-pub(crate) fn threads(proc: BorrowedFd<'_>) -> Standings {
-    let dir = place(proc);
+pub(crate) fn threads(proc: Population<'_>) -> Standings {
+    let dir = place(proc.proc);
     let mut standings = Standings::new();
-    for pid in numbers(&dir) {
+    for pid in numbers(&dir, proc) {
         let Ok(threads) = std::fs::read_dir(dir.join(format!("{pid}/task"))) else {
             continue;
         };
@@ -191,15 +212,19 @@ fn standing_of(status: &str) -> Option<Standing> {
 }
 
 /// Bytes of files in memory.
-pub(crate) fn files_in_memory(proc: BorrowedFd<'_>) -> u64 {
-    let dir = place(proc);
-    scratch(proc).saturating_add(behind_descriptors(&dir, true).bytes)
+pub(crate) fn files_in_memory(proc: Population<'_>) -> u64 {
+    let dir = place(proc.proc);
+    scratch(proc).saturating_add(behind_descriptors(&dir, proc, true).bytes)
 }
 
 /// Bytes that the cage's file systems in memory hold.
-pub(crate) fn scratch(proc: BorrowedFd<'_>) -> u64 {
-    let dir = place(proc);
-    let mounted = numbers(&dir).find_map(|pid| on_file_systems(&dir.join(pid.to_string())));
+pub(crate) fn scratch(proc: Population<'_>) -> u64 {
+    let dir = place(proc.proc);
+    if proc.came_of.is_some() {
+        // File systems in memory are the machine's own there.
+        return 0;
+    }
+    let mounted = numbers(&dir, proc).find_map(|pid| on_file_systems(&dir.join(pid.to_string())));
     mounted.unwrap_or(0)
 }
 
@@ -212,8 +237,8 @@ pub struct Open {
     pub most: u32,
 }
 
-pub(crate) fn open(proc: BorrowedFd<'_>) -> Open {
-    let found = behind_descriptors(&place(proc), false);
+pub(crate) fn open(proc: Population<'_>) -> Open {
+    let found = behind_descriptors(&place(proc.proc), proc, false);
     Open {
         removed_bytes: found.bytes,
         most: found.most,
@@ -270,11 +295,11 @@ struct Nameless {
 }
 
 /// Looks through descriptors: at files in memory, or at those of a disk that were removed.
-fn behind_descriptors(dir: &Path, in_memory: bool) -> Nameless {
+fn behind_descriptors(dir: &Path, of: Population<'_>, in_memory: bool) -> Nameless {
     const BLOCK: u64 = 512;
     let mut seen = HashSet::new();
     let (mut found, mut looked) = (Nameless::default(), 0);
-    for pid in numbers(dir) {
+    for pid in numbers(dir, of) {
         let Ok(descriptors) = std::fs::read_dir(dir.join(format!("{pid}/fd"))) else {
             continue;
         };

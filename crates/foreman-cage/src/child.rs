@@ -3,6 +3,7 @@
 use crate::files::watch::Watch;
 use crate::wire::{Program, Stdio};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use serde::Serialize;
 use std::io::{self, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
 
@@ -20,17 +21,21 @@ pub struct Payload {
 impl Payload {
     /// A file in memory that holds the program, at its beginning.
     pub(crate) fn memory_file(&self, watch: Option<Watch>) -> io::Result<OwnedFd> {
-        let program = Program {
+        in_memory(&Program {
             argv: self.argv.clone(),
             env: self.env.clone(),
             watch,
-        };
-        let text = serde_json::to_vec(&program).map_err(io::Error::other)?;
-        let mut file = std::fs::File::from(memfd_create("program", MFdFlags::MFD_CLOEXEC)?);
-        file.write_all(&text)?;
-        file.rewind()?;
-        Ok(file.into())
+        })
     }
+}
+
+/// A file in memory that holds an order to process 1, at its beginning.
+pub(crate) fn in_memory(order: &impl Serialize) -> io::Result<OwnedFd> {
+    let text = serde_json::to_vec(order).map_err(io::Error::other)?;
+    let mut file = std::fs::File::from(memfd_create("order", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(&text)?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 /// Where the standard streams of a program go.

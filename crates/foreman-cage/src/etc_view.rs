@@ -276,6 +276,8 @@ mod tests {
             root_maps_to: 65534,
             hidden: vec![],
             accept_weaker: vec![],
+            confinement: Default::default(),
+            private: None,
         };
         assert_eq!(user_name(&spec), "agent");
         spec.env = vec![("USER".into(), "op".into())];

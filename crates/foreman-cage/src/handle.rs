@@ -1,15 +1,18 @@
 //! The cage as its supervisor holds it.
 
 use crate::ahead::First;
+use crate::census::Population;
+use crate::child::in_memory;
 use crate::exchange::{Exchange, Started};
 use crate::files::show::Sockets;
 use crate::files::view::View;
 use crate::files::watch::{self, Watch};
 use crate::files::{self, FileJudge, Supervisor};
-use crate::wire::{NotRun, Stdio, What};
+use crate::probe::Depth;
+use crate::wire::{NotRun, Stdio, Tried, What};
 use crate::{
-    Child, Exit, Open, Payload, PayloadStdio, ProbeResult, ProcessSample, SpawnError, Spent,
-    census, kernel, probe, wire,
+    Child, Confinement, Exit, Open, Payload, PayloadStdio, ProbeResult, ProcessSample, SpawnError,
+    Spent, census, kernel, probe, wire,
 };
 use foreman_domain::FileAccess;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -45,6 +48,7 @@ pub struct Cage {
     /// A program that was started ahead.
     first: Mutex<Option<First>>,
     reaped: bool,
+    confinement: Confinement,
 }
 
 impl Cage {
@@ -55,6 +59,7 @@ impl Cage {
         view: View,
         exchange: Exchange,
         first: Option<First>,
+        confinement: Confinement,
     ) -> Self {
         Self {
             init,
@@ -66,6 +71,7 @@ impl Cage {
             unwatched: OnceLock::new(),
             first: Mutex::new(first),
             reaped: false,
+            confinement,
         }
     }
 
@@ -232,7 +238,19 @@ impl Cage {
     /// # Errors
     /// [`files::ShowError::Closed`] and [`files::ShowError::Covers`].
     pub fn may_show(&self, root: &Path, access: FileAccess) -> Result<(), files::ShowError> {
+        self.has_mounts(root)?;
         self.view.may_show(root, access)
+    }
+
+    /// Nothing can be mounted where there are no namespaces.
+    fn has_mounts(&self, root: &Path) -> Result<(), files::ShowError> {
+        if self.confinement.has_namespaces() {
+            return Ok(());
+        }
+        Err(files::ShowError::Closed {
+            path: root.to_owned(),
+            why: "this run has no namespaces, so what it sees is fixed from its start",
+        })
     }
 
     /// Shows a folder or file of the host in the running cage, at its own place, with all that is
@@ -245,6 +263,7 @@ impl Cage {
     /// # Errors
     /// Why nothing was shown.
     pub async fn show(&self, root: &Path, access: FileAccess) -> Result<(), files::ShowError> {
+        self.has_mounts(root)?;
         self.view.show(root, access, Sockets::Refuse).await
     }
 
@@ -258,6 +277,7 @@ impl Cage {
         root: &Path,
         access: FileAccess,
     ) -> Result<(), files::ShowError> {
+        self.has_mounts(root)?;
         self.view.show(root, access, Sockets::Accept).await
     }
 
@@ -273,31 +293,31 @@ impl Cage {
     /// Every process of the cage but process 1.
     #[must_use]
     pub fn processes(&self) -> Vec<ProcessSample> {
-        census::take(self.proc.as_fd())
+        census::take(self.population())
     }
 
     /// What it has used of the processors, and how much runs in it; none when it is gone.
     #[must_use]
     pub fn spent(&self) -> Option<Spent> {
-        census::spent(self.proc.as_fd())
+        census::spent(self.population())
     }
 
     /// Bytes of files that are in memory: scratch directories, shared memory, nameless files.
     #[must_use]
     pub fn files_in_memory(&self) -> u64 {
-        census::files_in_memory(self.proc.as_fd())
+        census::files_in_memory(self.population())
     }
 
     /// Bytes that its scratch directories and shared memory hold.
     #[must_use]
     pub fn scratch(&self) -> u64 {
-        census::scratch(self.proc.as_fd())
+        census::scratch(self.population())
     }
 
     /// What is open in it, beside what has a name.
     #[must_use]
     pub fn open(&self) -> Open {
-        census::open(self.proc.as_fd())
+        census::open(self.population())
     }
 
     /// Process ids on the host of process 1 and all that came of it.
@@ -321,7 +341,25 @@ impl Cage {
     }
 
     pub(crate) async fn sockets(&self) -> io::Result<[OwnedFd; 2]> {
+        // Process 1 would make them in the machine's own network.
+        if !self.confinement.has_namespaces() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         self.exchange.sockets().await
+    }
+
+    /// Who is counted as the cage's.
+    pub(crate) fn population(&self) -> Population<'_> {
+        Population {
+            proc: self.proc.as_fd(),
+            came_of: (!self.confinement.has_namespaces()).then(|| self.init_pid()),
+        }
+    }
+
+    /// What keeps its programs in.
+    #[must_use]
+    pub fn confinement(&self) -> Confinement {
+        self.confinement
     }
 
     pub(crate) async fn stop_all(&self) -> io::Result<()> {
@@ -352,6 +390,28 @@ impl Cage {
         probe::none_held(&format!("the probes did not run to their end: {failure}"))
     }
 
+    /// Tries the walls once more, in a cage whose programs run. What was shown since is no hole.
+    ///
+    /// # Errors
+    /// When they could not be tried to the end: a paused cage, or one without room for a process more, says
+    /// nothing about its walls.
+    pub async fn probe_again(&self, depth: Depth) -> Result<Vec<ProbeResult>, SpawnError> {
+        let shown = self.view.shown().await;
+        let tried = tokio::time::timeout(PROBE_LIMIT, self.try_walls(Tried { depth, shown })).await;
+        tried.unwrap_or_else(|_| Err(SpawnError::Talk(io::ErrorKind::TimedOut.into())))
+    }
+
+    /// Kills all but process 1, also while they are frozen, and waits for none of them.
+    pub fn kill_where_they_stand(&self) {
+        let others = self.on_the_host().into_iter();
+        for pid in others.filter(|pid| *pid != self.init_pid()) {
+            if let Ok(pid) = i32::try_from(pid) {
+                // One that has ended meanwhile is what is wanted.
+                let _ = nix::sys::signal::kill(Pid::from_raw(pid), nix::sys::signal::SIGKILL);
+            }
+        }
+    }
+
     async fn run_probes(&self) -> Result<Vec<ProbeResult>, SpawnError> {
         let first = self.first().take();
         if let Some(mut first) = first {
@@ -361,7 +421,15 @@ impl Cage {
                 return Ok(results);
             }
         }
-        let started = self.exchange.start(What::Probes, Stdio::Null, &[]).await?;
+        self.try_walls(Tried::default()).await
+    }
+
+    async fn try_walls(&self, tried: Tried) -> Result<Vec<ProbeResult>, SpawnError> {
+        let order = in_memory(&tried).map_err(SpawnError::Talk)?;
+        let started = self
+            .exchange
+            .start(What::Probes, Stdio::Null, &[order])
+            .await?;
         let status = started.status().await?;
         let results = serde_json::from_slice(&status)
             .map_err(|_| SpawnError::Talk(io::ErrorKind::InvalidData.into()))?;
@@ -383,10 +451,30 @@ impl Cage {
             let _ = process.readable().await;
         }
         self.reap();
+        if !self.confinement.has_namespaces() {
+            self.end_orphans().await;
+        }
         killed
             .ok()
             .flatten()
             .unwrap_or(u32::try_from(seen).unwrap_or(u32::MAX))
+    }
+
+    /// Kills what came of the cage and has outlived it: it has come to us, whose children are otherwise none
+    /// but short-lived helpers of other cages.
+    async fn end_orphans(&self) {
+        let deadline = tokio::time::Instant::now() + KILL_LIMIT;
+        loop {
+            let orphans = census::orphans_of(std::process::id());
+            if orphans.is_empty() || tokio::time::Instant::now() > deadline {
+                return;
+            }
+            for orphan in orphans.iter().filter_map(|pid| i32::try_from(*pid).ok()) {
+                let _ = nix::sys::signal::kill(Pid::from_raw(orphan), nix::sys::signal::SIGKILL);
+                let _ = nix::sys::wait::waitpid(Pid::from_raw(orphan), Some(WaitPidFlag::WNOHANG));
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
     }
 
     /// What was started for nothing is none of those that are killed.

@@ -11,7 +11,7 @@ use crate::payload::{self, Streams};
 use crate::root::{Built, HostPlaces};
 use crate::seccomp::Filter;
 use crate::wire::{self, During, Ended, Failed, Notice, Report, Request, Stdio, What};
-use crate::{CageSpec, Step, landlock_wall};
+use crate::{CageSpec, Confinement, Step, landlock_wall, plain};
 use landlock::RulesetCreated;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -63,7 +63,11 @@ pub(crate) fn serve(
     }
     let children = child_signals().during(step, during("signals"))?;
     limit_processes(spec).during(step, during("limits"))?;
-    kernel::drop_capabilities().during(step, during("capabilities"))?;
+    match spec.confinement.has_namespaces() {
+        true => kernel::drop_capabilities(),
+        false => kernel::drop_own_capabilities(),
+    }
+    .during(step, during("capabilities"))?;
     kernel::process_control(libc::PR_SET_NO_NEW_PRIVS, 1).during(step, during("no_new_privs"))?;
     let ready = Report::Ready {
         own: built.own.clone(),
@@ -80,7 +84,10 @@ pub(crate) fn serve(
     let ruleset: Option<OwnedFd> = landlock_wall::rules(spec)
         .ok()
         .and_then(RulesetCreated::into);
-    let filter = Filter::new();
+    let filter = match spec.confinement {
+        Confinement::Landlock => Filter::without_namespaces(&supervisors()),
+        Confinement::Namespaces | Confinement::Nothing => Filter::new(),
+    };
     let mut keep: Vec<RawFd> = vec![socket.as_raw_fd(), children.as_raw_fd()];
     keep.push(built.namespace_limits.as_raw_fd());
     keep.extend(ruleset.as_ref().map(AsRawFd::as_raw_fd));
@@ -98,6 +105,7 @@ pub(crate) fn serve(
     };
     let mut init = Init {
         socket,
+        has_namespaces: spec.confinement.has_namespaces(),
         programs: HashSet::new(),
         killing: vec![],
         killed: 0,
@@ -109,6 +117,8 @@ pub(crate) fn serve(
 
 struct Init<'cage> {
     socket: &'cage OwnedFd,
+    /// Whether everybody whom the caller can see belongs to the cage.
+    has_namespaces: bool,
     /// Payloads whose exits are to be told.
     programs: HashSet<Pid>,
     /// Requests to kill everything that are under way.
@@ -195,7 +205,7 @@ impl Init<'_> {
             }
             Request::StopAll { id } => {
                 // One call for all: see `pause`. That there is nobody is fine.
-                let _ = nix::sys::signal::kill(Pid::from_raw(-1), Signal::SIGSTOP);
+                self.signal_all(Signal::SIGSTOP);
                 self.tell(&Notice::AllStopped { id }, &[])
             }
         }
@@ -205,8 +215,7 @@ impl Init<'_> {
     fn reap(&mut self) -> io::Result<()> {
         loop {
             if !self.killing.is_empty() {
-                // To all but process 1 and the caller, which are the same here.
-                let _ = nix::sys::signal::kill(Pid::from_raw(-1), Signal::SIGKILL);
+                self.signal_all(Signal::SIGKILL);
             }
             let (pid, end) = match kernel::reap_one() {
                 Ok(Some(ended)) => ended,
@@ -231,6 +240,16 @@ impl Init<'_> {
             if self.programs.remove(&Pid::from_raw(pid)) {
                 self.tell(&Notice::Exited { pid, exit }, &[])?;
             }
+        }
+    }
+
+    /// Signals everybody else in the cage.
+    fn signal_all(&self, signal: Signal) {
+        if self.has_namespaces && std::process::id() == 1 {
+            // To all but process 1 and the caller, which are the same here.
+            let _ = nix::sys::signal::kill(Pid::from_raw(-1), signal);
+        } else {
+            plain::signal_what_came_of_us(signal);
         }
     }
 
@@ -274,10 +293,10 @@ fn start(
     let mut fds = fds.into_iter();
     let status = fds.next().ok_or_else(missing)?;
     let mut next = || fds.next().ok_or_else(missing);
-    let (memory, gate) = match what {
-        What::Program => (Some(next()?), None),
-        What::Waiting => (Some(next()?), Some(next()?)),
-        What::Probes => (None, None),
+    let memory = next()?;
+    let gate = match what {
+        What::Waiting => Some(next()?),
+        What::Program | What::Probes => None,
     };
     let door = fds.next();
     let (streams, ends) = make_streams(stdio).during(Step::Prepare, || "streams".into())?;
@@ -286,17 +305,15 @@ fn start(
         ForkResult::Parent { child } => Ok(Started { pid: child, ends }),
         ForkResult::Child => {
             let run = || {
-                let why = match (memory, gate) {
-                    (Some(memory), None) => {
-                        Some(payload::become_program(around, memory, streams, door))
-                    }
-                    (Some(memory), Some(gate)) => {
-                        payload::become_program_when_told(around, memory, streams, gate, &status)
-                    }
-                    (None, _) => {
-                        payload::become_probes(around, streams, status);
+                let why = match (what, gate) {
+                    (What::Probes, _) => {
+                        payload::become_probes(around, memory, streams, status);
                         return 0;
                     }
+                    (_, Some(gate)) => {
+                        payload::become_program_when_told(around, memory, streams, gate, &status)
+                    }
+                    (_, None) => Some(payload::become_program(around, memory, streams, door)),
                 };
                 if let Some(why) = why {
                     let text = serde_json::to_vec(&why).unwrap_or_default();
@@ -352,8 +369,20 @@ fn child_signals() -> io::Result<SignalFd> {
     )?)
 }
 
-/// The bound of all steps together: user namespaces below this one inherit it.
+/// Who must not be signalled from a cage that sees them: process 1 itself, and its supervisor.
+fn supervisors() -> [u32; 2] {
+    [
+        std::process::id(),
+        nix::unistd::getppid().as_raw().unsigned_abs(),
+    ]
+}
+
+/// The bound of all steps together: user namespaces below this one inherit it. Without any the kernel counts all
+/// processes of the user, so that it would be no bound of the cage's.
 fn limit_processes(spec: &CageSpec) -> io::Result<()> {
+    if !spec.confinement.has_namespaces() {
+        return kernel::limit(libc::RLIMIT_CORE, 0);
+    }
     let most = u64::from(spec.processes).saturating_add(SPARE_PROCESSES);
     let most = most.min(kernel::hard_limit(libc::RLIMIT_NPROC)?);
     kernel::limit(libc::RLIMIT_NPROC, most)?;

@@ -30,7 +30,8 @@ pub(crate) use notifications::{
     install_listening_filter, let_go_on, read_memory, receive_call, wake_in_step,
 };
 pub(crate) use privilege::{
-    drop_capabilities, enter_landlock, install_filter, landlock_abi, new_session_keyring,
+    drop_capabilities, drop_own_capabilities, enter_landlock, install_filter, landlock_abi,
+    new_session_keyring,
 };
 pub(crate) use processes::{
     end_of_process, end_process, fork_sister, hard_limit, limit, process_control, process_fd,

@@ -20,12 +20,20 @@ const NEWEST: ABI = ABI::V9;
 /// Top-level directories that are only ever read.
 const READ_ONLY: [&str; 3] = ["/etc", "/proc", "/sys"];
 
+/// Devices that a program may use where the machine's own `/dev` is seen.
+const DEVICES: [&str; 8] = [
+    "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts",
+];
+
 /// Makes the rules, from inside the finished cage. Applied by each program with `restrict_self`.
 pub(crate) fn rules(spec: &CageSpec) -> io::Result<RulesetCreated> {
     make(spec).map_err(io::Error::other)
 }
 
 fn make(spec: &CageSpec) -> Result<RulesetCreated, RulesetError> {
+    if !spec.confinement.has_namespaces() {
+        return make_alone(spec);
+    }
     let everything = AccessFs::from_all(NEWEST);
     let reading = AccessFs::from_read(NEWEST);
     // A socket of the host below a bind must not be reachable where the kernel can tell.
@@ -51,6 +59,43 @@ fn make(spec: &CageSpec) -> Result<RulesetCreated, RulesetError> {
     let binds = spec.binds.iter();
     for (path, writable) in binds.map(|bind| (PathBuf::from(&bind.target), bind.writable)) {
         rules = allow(rules, &path, if writable { no_sockets } else { reading })?;
+    }
+    Ok(rules)
+}
+
+/// Where these rules are the only wall around files: what is not named is closed. Nothing is mounted later.
+fn make_alone(spec: &CageSpec) -> Result<RulesetCreated, RulesetError> {
+    let everything = AccessFs::from_all(NEWEST) & !BitFlags::from(AccessFs::ResolveUnix);
+    let reading = AccessFs::from_read(NEWEST);
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?
+        .create()?;
+    let system = SYSTEM.iter().map(|name| Path::new("/").join(name));
+    for path in system.chain(READ_ONLY.map(PathBuf::from)) {
+        rules = allow(rules, &path, reading)?;
+    }
+    for device in DEVICES {
+        let device = Path::new("/dev").join(device);
+        rules = allow(
+            rules,
+            &device,
+            AccessFs::from_file(NEWEST) | AccessFs::ReadDir,
+        )?;
+    }
+    // Without targets: what is shown is where it is.
+    for bind in &spec.binds {
+        rules = allow(
+            rules,
+            &bind.source,
+            if bind.writable { everything } else { reading },
+        )?;
+    }
+    for private in spec.private.iter().flat_map(|private| {
+        [crate::plain::HOME, crate::plain::SCRATCH].map(|name| private.join(name))
+    }) {
+        rules = allow(rules, &private, everything)?;
     }
     Ok(rules)
 }

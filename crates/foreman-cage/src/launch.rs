@@ -17,7 +17,10 @@ use crate::identity::Identity;
 use crate::kernel;
 use crate::sources::Sources;
 use crate::wire::{self, During, Failed, Report};
-use crate::{Cage, CageSpec, LaunchError, Payload, Step, gateway, init, network, remedy, root};
+use crate::{
+    Cage, CageSpec, Confinement, LaunchError, Payload, Step, gateway, init, network, plain, remedy,
+    root,
+};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt::ReceiveTimeout};
@@ -80,7 +83,7 @@ pub fn launch_ahead<T>(
     let building = begin(spec);
     let done = meanwhile();
     let places = Places::of(spec);
-    let launched = building.and_then(|begun| finish(begun, places, first));
+    let launched = building.and_then(|begun| finish(begun, spec.confinement, places, first));
     (launched.map_err(remedy::explain), done)
 }
 
@@ -88,6 +91,10 @@ pub fn launch_ahead<T>(
 fn begin(spec: &CageSpec) -> Result<Begun, Failed> {
     spec.check().during(Step::CheckSpec, String::new)?;
     one_thread()?;
+    if !spec.confinement.has_namespaces() {
+        // What outlives its process 1 comes to us.
+        plain::adopt_orphans()?;
+    }
     let identity = Identity::of_launcher(spec)?;
     let during = |what: &'static str| move || what.to_owned();
     let (socket, theirs) = wire::pair().during(Step::Prepare, during("socketpair"))?;
@@ -99,17 +106,26 @@ fn begin(spec: &CageSpec) -> Result<Begun, Failed> {
     .during(Step::Prepare, during("setsockopt"))?;
     let launcher = nix::unistd::getpid();
     // SAFETY: this process has one thread, which was just made sure of.
-    let outer = match unsafe { fork() }.during(Step::Prepare, during("fork"))? {
+    let child = match unsafe { fork() }.during(Step::Prepare, during("fork"))? {
         ForkResult::Child => {
             drop(socket);
-            in_child(&theirs, || outer(spec, identity, launcher, &theirs))
+            in_child(&theirs, || match spec.confinement.has_namespaces() {
+                true => outer(spec, identity, launcher, &theirs),
+                false => plain::first(spec, identity, launcher, &theirs),
+            })
         }
         ForkResult::Parent { child } => child,
     };
     drop(theirs);
-    let construction = Construction {
-        outer: Some(outer),
-        init: None,
+    let construction = match spec.confinement.has_namespaces() {
+        true => Construction {
+            outer: Some(child),
+            init: None,
+        },
+        false => Construction {
+            outer: None,
+            init: Some(child),
+        },
     };
     Ok(Begun {
         construction,
@@ -126,7 +142,12 @@ struct Begun {
 }
 
 /// Waits until everything is built.
-fn finish(begun: Begun, places: Places, first: Option<Payload>) -> Result<Launched, Failed> {
+fn finish(
+    begun: Begun,
+    confinement: Confinement,
+    places: Places,
+    first: Option<Payload>,
+) -> Result<Launched, Failed> {
     let Begun {
         mut construction,
         socket,
@@ -146,7 +167,15 @@ fn finish(begun: Begun, places: Places, first: Option<Payload>) -> Result<Launch
     let init = construction.finish()?;
     let process = kernel::process_fd(init.as_raw()).map_err(during_answer)?;
     let view = View::new(parts.handles, places, identity);
-    let cage = Cage::new(init, process, parts.proc, view, exchange, first);
+    let cage = Cage::new(
+        init,
+        process,
+        parts.proc,
+        view,
+        exchange,
+        first,
+        confinement,
+    );
     let sockets = parts.sockets.map_err(remedy::explain);
     let gate = sockets.as_ref().ok();
     let gate = gate.map(|sockets| sockets.gate().name().to_owned());
@@ -375,7 +404,7 @@ fn first(
     init::serve(spec, identity, socket, &built, gateway)
 }
 
-fn die_with_parent() -> Result<(), Failed> {
+pub(crate) fn die_with_parent() -> Result<(), Failed> {
     kernel::process_control(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong)
         .during(Step::Prepare, || "PR_SET_PDEATHSIG".into())?;
     Ok(())

@@ -65,7 +65,7 @@ impl Cage {
     /// # Errors
     /// When the cage is gone, or does not come to rest within ten seconds: it may be running then.
     pub async fn pause(&self) -> io::Result<Paused> {
-        let stopped_before = stopped_processes(&census::threads(self.proc()));
+        let stopped_before = stopped_processes(&census::threads(self.population()));
         Ok(Paused {
             standings: self.come_to_rest().await?,
             stopped_before,
@@ -87,8 +87,8 @@ impl Cage {
         loop {
             self.stop_all().await?;
             // One look to have something to compare with, and one that compares.
-            let first = census::threads(self.proc());
-            if at_rest(&first) && census::threads(self.proc()) == first {
+            let first = census::threads(self.population());
+            if at_rest(&first) && census::threads(self.population()) == first {
                 return Ok(first);
             }
             if begun.elapsed() > REST_LIMIT {
@@ -103,14 +103,14 @@ impl Cage {
     /// Whether nothing has run in a paused cage since. What has been killed does not count.
     #[must_use]
     pub fn is_still(&self, paused: &Paused) -> bool {
-        stays_at_rest(&paused.standings, &census::threads(self.proc()))
+        stays_at_rest(&paused.standings, &census::threads(self.population()))
     }
 
     /// Lets a paused cage go on: children before their parents, so that no parent sees a child that is
     /// still stopped and takes that for news. Processes that had been stopped before stay so.
     pub fn go_on(&self, paused: Paused) {
         let proc = self.proc();
-        let mut processes: BTreeSet<u32> = census::threads(proc)
+        let mut processes: BTreeSet<u32> = census::threads(self.population())
             .into_keys()
             .map(|(process, _)| process)
             .collect();

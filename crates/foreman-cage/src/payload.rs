@@ -9,13 +9,15 @@
 use crate::files::watch::{self, Watch};
 use crate::init::Surroundings;
 use crate::kernel;
+use crate::launch::die_with_parent;
 use crate::program;
-use crate::wire::{self, During, Failed, Go, NotRun, Program};
-use crate::{Step, probe};
+use crate::wire::{self, During, Failed, Go, NotRun, Program, Tried};
+use crate::{Confinement, Step, probe};
 use foreman_domain::Wall;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::sys::stat::{Mode, umask};
+use serde::de::DeserializeOwned;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
@@ -77,7 +79,7 @@ pub(crate) fn become_program_when_told(
     if let Err(failed) = confine(around).and_then(|()| only_these(&[&gate, status])) {
         return Some(NotRun::Unconfined(failed));
     }
-    let results = probe::run(around.spec, around.host, around.gateway);
+    let results = probe::run(around, &Tried::default());
     wire::send(gate.as_fd(), &results, &[]).ok()?;
     let (go, _) = wire::receive::<Go>(gate.as_fd()).ok()??;
     Some(execute(&program, go.watch, Some(gate)))
@@ -89,11 +91,7 @@ fn prepare(
     memory: OwnedFd,
     streams: Streams,
 ) -> Result<(program::Prepared, Option<Watch>), NotRun> {
-    let mut text = Vec::new();
-    let program = std::fs::File::from(memory)
-        .read_to_end(&mut text)
-        .and_then(|_| serde_json::from_slice::<Program>(&text).map_err(io::Error::other));
-    let program = program
+    let program = read_order::<Program>(memory)
         .during(Step::Prepare, || "reading what to run".into())
         .map_err(NotRun::Unconfined)?;
     let argv = program.argv;
@@ -115,8 +113,14 @@ fn prepare(
     Ok((prepared, program.watch))
 }
 
-/// Runs the probes, confined like a program, and writes what they saw to `status`.
-pub(crate) fn become_probes(around: &Surroundings<'_>, streams: Streams, status: OwnedFd) {
+/// Runs the probes that `memory` asks for, confined like a program, and writes what they saw to `status`.
+pub(crate) fn become_probes(
+    around: &Surroundings<'_>,
+    memory: OwnedFd,
+    streams: Streams,
+    status: OwnedFd,
+) {
+    let tried = read_order(memory).during(Step::Prepare, || "reading what to try".into());
     let confined = take_streams(streams)
         .and_then(|()| {
             nix::unistd::chdir(&around.spec.workdir)
@@ -124,12 +128,18 @@ pub(crate) fn become_probes(around: &Surroundings<'_>, streams: Streams, status:
         })
         .and_then(|()| confine(around))
         .and_then(|()| only_these(&[&status]));
-    let results = match confined {
-        Ok(()) => probe::run(around.spec, around.host, around.gateway),
+    let results = match confined.and(tried) {
+        Ok(tried) => probe::run(around, &tried),
         Err(failed) => vec![probe::unconfined(&failed)],
     };
     let text = serde_json::to_vec(&results).unwrap_or_default();
     let _ = std::fs::File::from(status).write_all(&text);
+}
+
+fn read_order<T: DeserializeOwned>(memory: OwnedFd) -> io::Result<T> {
+    let mut text = Vec::new();
+    std::fs::File::from(memory).read_to_end(&mut text)?;
+    serde_json::from_slice(&text).map_err(io::Error::other)
 }
 
 /// Closes all descriptors but the standard streams and these, where there is no `exec` that would.
@@ -168,26 +178,47 @@ fn confine(around: &Surroundings<'_>) -> Result<(), Failed> {
         .during(Step::InitProcess, during("PR_SET_DUMPABLE"))?;
     std::fs::write("/proc/self/oom_score_adj", OOM_SCORE)
         .during(Step::InitProcess, during("oom_score_adj"))?;
-    around.identity.enter_inner_namespace()?;
-    forbid_namespaces(around).during(Step::UserNamespace, during("max_user_namespaces"))?;
-    for (resource, value) in [
+    let confinement = around.spec.confinement;
+    let mut limits = vec![
         (libc::RLIMIT_CORE, 0),
         (libc::RLIMIT_NICE, 0),
         (libc::RLIMIT_RTPRIO, 0),
-        (libc::RLIMIT_NPROC, u64::from(around.spec.processes)),
-    ] {
+    ];
+    if confinement.has_namespaces() {
+        around.identity.enter_inner_namespace()?;
+        forbid_namespaces(around).during(Step::UserNamespace, during("max_user_namespaces"))?;
+        limits.push((libc::RLIMIT_NPROC, u64::from(around.spec.processes)));
+    } else {
+        // With process 1, as everything in a process namespace would.
+        die_with_parent()?;
+    }
+    for (resource, value) in limits {
         let value = value.min(kernel::hard_limit(resource).unwrap_or(value));
         kernel::limit(resource, value).during(Step::InitProcess, during("limits"))?;
     }
-    kernel::drop_capabilities().during(Step::InitProcess, during("capabilities"))?;
+    match confinement.has_namespaces() {
+        true => kernel::drop_capabilities(),
+        false => kernel::drop_own_capabilities(),
+    }
+    .during(Step::InitProcess, during("capabilities"))?;
     kernel::process_control(libc::PR_SET_NO_NEW_PRIVS, 1)
         .during(Step::InitProcess, during("no_new_privs"))?;
-    if let Some(landlock) = around.landlock {
-        kernel::enter_landlock(landlock).during(Step::Landlock, String::new)?;
-    }
     kernel::close_on_exec_from(3).during(Step::InitProcess, during("closing descriptors"))?;
+    match (around.landlock, confinement) {
+        (_, Confinement::Nothing) => return Ok(()),
+        (Some(landlock), _) => {
+            kernel::enter_landlock(landlock).during(Step::Landlock, String::new)?;
+        }
+        // The only wall around its files.
+        (None, Confinement::Landlock) => {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+                .during(Step::Landlock, during("this kernel has none"));
+        }
+        (None, Confinement::Namespaces) => {}
+    }
     let filtered = around.filter.install();
-    let accepted = around.spec.accept_weaker.contains(&Wall::Seccomp);
+    let accepted =
+        confinement.has_namespaces() && around.spec.accept_weaker.contains(&Wall::Seccomp);
     if !accepted {
         filtered.during(Step::Seccomp, String::new)?;
     }

@@ -4,14 +4,15 @@
 //! also a try that failed for a reason of its own, is reported as a hole. Nothing is damaged where a
 //! wall does not hold: tries that would succeed change nothing, or undo it.
 
+mod alone;
 mod egress;
 mod files;
 
-pub use egress::PROBE_NAME;
+pub use egress::{PROBE_ADDRESS, PROBE_NAME};
 
-use crate::root::HostPlaces;
-use crate::wire::Failed;
-use crate::{CageSpec, kernel};
+use crate::init::Surroundings;
+use crate::kernel;
+use crate::wire::{Failed, Tried};
 use foreman_domain::Wall;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
@@ -27,6 +28,17 @@ pub struct ProbeResult {
     pub holds: bool,
     /// What was tried and seen.
     pub detail: String,
+}
+
+/// How much is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Depth {
+    /// Every wall.
+    #[default]
+    Full,
+    /// What could change around a program that is running: mounts, git, network and names. The rest is
+    /// put up around each program by itself, and cannot be taken away again.
+    Quick,
 }
 
 /// The tries at one wall.
@@ -93,12 +105,20 @@ impl Tries {
 
 /// Tries every wall. The caller is confined and has no descriptors but the standard streams and the
 /// one it answers on. Without a gateway, a network that is as good as none is what must be seen.
-pub(crate) fn run(spec: &CageSpec, host: &HostPlaces, gateway: bool) -> Vec<ProbeResult> {
+pub(crate) fn run(around: &Surroundings<'_>, tried: &Tried) -> Vec<ProbeResult> {
+    let spec = around.spec;
+    if !spec.confinement.has_namespaces() {
+        return alone::run(around);
+    }
     // The gateway answers these while the others are tried.
-    let asked = egress::ask(gateway);
-    let mut results = vec![user_namespace(), files::mounts(spec, host), system_calls()];
+    let asked = egress::ask(around.gateway);
+    let mut results = vec![files::mounts(spec, around.host, &tried.shown)];
     results.extend(files::git(spec));
-    results.push(files::landlock());
+    if tried.depth == Depth::Full {
+        results.insert(0, user_namespace());
+        results.push(system_calls(0));
+        results.push(files::landlock());
+    }
     results.extend(asked.answers());
     results
 }
@@ -153,14 +173,17 @@ fn user_namespace() -> ProbeResult {
     tries.result()
 }
 
-fn system_calls() -> ProbeResult {
+/// `sockets` is what every socket is answered where none can be made, else 0.
+fn system_calls(sockets: i32) -> ProbeResult {
     let mut tries = Tries::at(Wall::Seccomp);
     let vsock = kernel::try_socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0);
-    tries.must_fail("open a vsock socket", vsock, &[libc::EAFNOSUPPORT]);
+    let answers = &[libc::EAFNOSUPPORT, sockets];
+    tries.must_fail("open a vsock socket", vsock, answers);
     let raw = kernel::try_socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP);
-    tries.must_fail("open a raw socket", raw, &[libc::EPERM]);
+    tries.must_fail("open a raw socket", raw, &[libc::EPERM, sockets]);
     let audit = kernel::try_socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_NETFILTER);
-    tries.must_fail("reach the firewall", audit, &[libc::EPROTONOSUPPORT]);
+    let answers = &[libc::EPROTONOSUPPORT, sockets];
+    tries.must_fail("reach the firewall", audit, answers);
     tries.must_fail("set up io_uring", kernel::try_io_uring(), &[libc::ENOSYS]);
     tries.must_fail(
         "reach the keyring",

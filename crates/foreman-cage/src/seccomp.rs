@@ -9,6 +9,7 @@
 //! only processes of the same inner user namespace, and the kernel runs this filter again on what a
 //! tracer changes. Reading memory by `process_vm_readv` has no such need.
 
+mod alone;
 pub(crate) mod watch;
 
 use crate::kernel;
@@ -204,8 +205,8 @@ impl Program {
     }
 }
 
-/// The filter.
-fn program() -> Vec<libc::sock_filter> {
+/// The filter; with what makes up for missing namespaces where processes are named that see to the cage.
+fn program(supervisors: Option<&[u32]>) -> Vec<libc::sock_filter> {
     let mut filter = Program::default();
     let not_permitted = answer(libc::EPERM);
     filter.load(ARCHITECTURE);
@@ -221,8 +222,12 @@ fn program() -> Vec<libc::sock_filter> {
     let denied = DENIED.iter().chain(DENIED_HERE);
     let denied = denied.map(|call| (*call as u32, not_permitted));
     let mut answers: Vec<_> = absent.into_iter().chain(denied).collect();
+    answers.extend(supervisors.iter().flat_map(|_| alone::answers()));
     answers.sort_unstable();
     filter.0.append(&mut Program::search(&answers, 0).0);
+    if let Some(supervisors) = supervisors {
+        alone::rules(&mut filter, supervisors);
+    }
     for (call, bits) in [
         (libc::SYS_clone, NAMESPACES_OF_CLONE),
         (libc::SYS_unshare, NAMESPACES),
@@ -244,6 +249,9 @@ fn program() -> Vec<libc::sock_filter> {
         // The kernel looks at the low half only, so that is what counts.
         body.load(low_half_of_argument(1));
         for request in DENIED_IOCTLS {
+            body.end_if_equal(request, not_permitted);
+        }
+        for request in supervisors.iter().flat_map(|_| alone::DENIED_IOCTLS) {
             body.end_if_equal(request, not_permitted);
         }
         body.end(ALLOW);
@@ -298,7 +306,13 @@ pub(crate) struct Filter(Vec<libc::sock_filter>);
 
 impl Filter {
     pub fn new() -> Self {
-        Self(program())
+        Self(program(None))
+    }
+
+    /// The filter where there are no namespaces, which closes what those would have. These processes must not
+    /// be signalled.
+    pub fn without_namespaces(supervisors: &[u32]) -> Self {
+        Self(program(Some(supervisors)))
     }
 
     /// Puts the caller, and everything it will ever start, behind the filter. Needs
@@ -356,7 +370,7 @@ mod tests {
     fn call(number: i64, arguments: &[u64]) -> u32 {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
-        run(&program(), ARCH, u32::try_from(number).unwrap(), all)
+        run(&program(None), ARCH, u32::try_from(number).unwrap(), all)
     }
 
     const EPERM: u32 = answer(libc::EPERM);
@@ -375,10 +389,10 @@ mod tests {
 
     #[test]
     fn foreign_architectures_are_killed_and_x32_does_not_exist() {
-        assert_eq!(run(&program(), 0x4000_0003, 20, [0; 6]), KILL_PROCESS);
+        assert_eq!(run(&program(None), 0x4000_0003, 20, [0; 6]), KILL_PROCESS);
         #[cfg(target_arch = "x86_64")]
         assert_eq!(
-            run(&program(), ARCH, X32_BIT | 39, [0; 6]),
+            run(&program(None), ARCH, X32_BIT | 39, [0; 6]),
             answer(libc::ENOSYS)
         );
     }

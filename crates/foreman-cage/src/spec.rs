@@ -30,6 +30,35 @@ pub struct CageSpec {
     pub root_maps_to: u32,
     /// Walls that may be missing, by name, because the operator accepted it.
     pub accept_weaker: Vec<foreman_domain::Wall>,
+    /// What keeps its programs in.
+    #[serde(default)]
+    pub confinement: Confinement,
+    /// Folder of the host for what is a cage's own otherwise: home and scratch files, in `home` and `tmp`.
+    /// Needed where there are no namespaces, and made then.
+    #[serde(default)]
+    pub private: Option<PathBuf>,
+}
+
+/// What keeps the programs of a cage in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confinement {
+    /// Namespaces, with a root and a network of its own, and the other walls around each program.
+    #[default]
+    Namespaces,
+    /// Landlock and the system call filter alone. Binds open their *sources*, at their own places; targets mean
+    /// nothing. Programs can make no socket, and change no permissions of a file by its name.
+    Landlock,
+    /// Nothing. Never a fallback of anything: only for who asked for it by name.
+    Nothing,
+}
+
+impl Confinement {
+    /// Whether the cage has processes, files and a network of its own.
+    #[must_use]
+    pub fn has_namespaces(self) -> bool {
+        self == Self::Namespaces
+    }
 }
 
 /// A path of the host that is seen inside.
@@ -121,6 +150,8 @@ mod tests {
             processes: 10,
             root_maps_to: 65534,
             accept_weaker: vec![],
+            confinement: Confinement::Namespaces,
+            private: None,
         }
     }
 

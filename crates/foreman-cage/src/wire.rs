@@ -6,6 +6,7 @@
 
 use crate::Step;
 use crate::files::watch::Watch;
+use crate::probe::Depth;
 use nix::cmsg_space;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
@@ -15,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 
 /// Most bytes of one message. What may be larger travels in a memory file.
 const MOST_BYTES: usize = 16 * 1024;
@@ -108,6 +110,7 @@ pub(crate) enum What {
     /// A program that is confined, runs the probes, tells their results at its gate, and waits there
     /// for a message.
     Waiting,
+    /// The probes, with a memory file that holds a [`Tried`].
     Probes,
 }
 
@@ -128,6 +131,14 @@ pub(crate) struct Program {
     /// What is to be watched of it; of one that waits it is said when it may go.
     #[serde(default)]
     pub watch: Option<Watch>,
+}
+
+/// What the probes are to try.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Tried {
+    pub depth: Depth,
+    /// Places of the host that are shown beyond the specification, and whether they may be written.
+    pub shown: Vec<(PathBuf, bool)>,
 }
 
 /// What a program that waits is told.

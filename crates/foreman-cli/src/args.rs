@@ -246,6 +246,10 @@ pub struct RunArgs {
     /// `network` the run has none at all: every connection is refused at once.
     #[arg(long, value_name = "WALL", value_parser = parse_wall)]
     pub accept_weaker: Vec<Wall>,
+    /// Run the agent without any cage: it may do whatever you may, and nothing is held. Not with
+    /// `--unattended`.
+    #[arg(long, conflicts_with = "unattended")]
+    pub unconfined: bool,
     /// An agent that Foreman knows, by name: its messages, tool calls and cost are shown as such (see
     /// `foreman agents`).
     #[arg(

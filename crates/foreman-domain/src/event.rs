@@ -127,10 +127,6 @@ impl Wall {
     #[must_use]
     pub fn why_never_weaker(self) -> Option<&'static str> {
         match self {
-            Self::UserNamespace => Some(
-                "every other wall is made inside of user namespaces, so without them there is no \
-                 cage to build",
-            ),
             Self::Mounts => Some(
                 "without mounts of its own there is no cage to build: the run would see and write \
                  every file of yours",
@@ -139,6 +135,8 @@ impl Wall {
                 "without git's private directory the run would write your repository itself, its \
                  hooks and its configuration",
             ),
+            // Without it a run is another one altogether: see [`Tier::NoNamespaces`](crate::Tier).
+            Self::UserNamespace => None,
             Self::Network | Self::Dns | Self::Seccomp | Self::Landlock | Self::Cgroup => None,
         }
     }

@@ -18,6 +18,7 @@ mod shell;
 mod step;
 mod stopping;
 mod text;
+mod tier;
 mod time;
 
 pub use agent::{AgentEvent, AgentOutcome, PermissionAnswer};
@@ -41,4 +42,5 @@ pub use shell::ShellId;
 pub use step::{StepKind, StepName, StepResult};
 pub use stopping::{Breach, Rung, StopBy};
 pub use text::{escape_json, sanitize_line, sanitize_text, without_error_numbers};
+pub use tier::Tier;
 pub use time::At;

@@ -75,6 +75,8 @@ fn doctor() -> Done<()> {
         walls,
         gate: (broken.trim() != Wall::Network.name()).then(|| "a script".into()),
         landlock_abi: None,
+        files: None,
+        without_namespaces: Vec::new(),
     };
     Ok(serde_json::to_writer(std::io::stdout(), &findings)?)
 }

@@ -24,7 +24,7 @@ use crate::spec::Work;
 use crate::toolchains;
 use foreman_domain::{
     About, At, CancelCause, Code, EventKind, FailReason, Failure, OrderId, Outcome, RunEvent,
-    RunId, RunState, sanitize_line,
+    RunId, RunState, Tier, sanitize_line,
 };
 use foreman_git::{GitError, Repository, Worktree};
 use foreman_policy::Policy;
@@ -66,7 +66,7 @@ impl Engine {
         if let Some(going_on) = &follows {
             plan.pre.base_commit.clone_from(&going_on.follows.head);
         }
-        let tier = self.tier_for(&request.accept_weaker).await?;
+        let tier = self.tier_for(&request).await?;
 
         let id = RunId::from_random(rand::random());
         let turn = self.turn(&id).await;
@@ -115,7 +115,7 @@ impl Engine {
         id: &RunId,
         plan: &Plan,
         request: &RunCreate,
-        tier: String,
+        (confinement, tier): (Tier, String),
     ) -> RunDetails {
         let place = self.layout.worktree(&plan.repo.slug(), id);
         RunDetails {
@@ -127,6 +127,7 @@ impl Engine {
             spec: self.layout.spec(id),
             nonce: format!("{:032x}", rand::random::<u128>()),
             tier,
+            confinement,
             bounds: plan.layers.bounds.clone(),
             unattended: request.unattended,
             hold_reads: request.hold_reads,
@@ -482,6 +483,20 @@ pub(crate) fn unusable(error: GitError, names_a_base: bool) -> Failure {
 pub(crate) fn check(request: &RunCreate) -> Result<(), Failure> {
     let refuse = |what: &str| Err(Failure::new(Code::BadInput, what));
     let refuse_about = |about, what: &str| Err(Failure::new(Code::BadInput, what).about(about));
+    if request.unconfined && !request.checks.is_empty() {
+        return Err(Failure::new(
+            Code::Usage,
+            "checks are run in a cage of their own, and a run without one has none to check",
+        )
+        .hint("Leave out the checks, or --unconfined."));
+    }
+    if request.unconfined && request.unattended {
+        return Err(Failure::new(
+            Code::Usage,
+            "a run that nobody attends cannot be started without a cage",
+        )
+        .hint("Leave out --unconfined, or stay with it and leave out --unattended."));
+    }
     for wall in &request.accept_weaker {
         if let Some(why) = wall.why_never_weaker() {
             let wall = wall.name();

@@ -2,7 +2,7 @@
 
 use crate::api::{BaseView, ChangeCounts, ToolchainView};
 use crate::failures::{internal, io};
-use foreman_domain::{Code, Failure, RunId};
+use foreman_domain::{Code, Failure, RunId, Tier};
 use foreman_git::{GitError, Repository, Worktree};
 use foreman_policy::{Bounds, SecretUse};
 use foreman_shim::ProcessIdentity;
@@ -40,6 +40,9 @@ pub(crate) struct RunDetails {
     pub nonce: String,
     /// Isolation tier in words.
     pub tier: String,
+    /// The tier itself.
+    #[serde(default)]
+    pub confinement: Tier,
     /// Bounds in force.
     pub bounds: Bounds,
     /// Nobody attends.

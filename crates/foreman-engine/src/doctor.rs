@@ -1,13 +1,13 @@
 //! What holds on this machine, proven by the supervisor's probes in a throw-away cage, and what the
 //! engine sees of its own things.
 
-use crate::api::{DoctorReport, DoctorRequest, TruthView, WallReport};
+use crate::api::{DoctorReport, DoctorRequest, RunCreate, TruthView, WallReport};
 use crate::engine::Engine;
 use crate::failures::{internal, io, join};
 use crate::words::count;
-use foreman_domain::{Code, Failure, Wall};
+use foreman_domain::{Code, Failure, Tier, Wall};
 use foreman_policy::bytes_in_words;
-use foreman_shim::doctor::{DoctorFindings, WallFinding};
+use foreman_shim::doctor::{DoctorFindings, HeldFiles, WallFinding};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -83,30 +83,25 @@ impl Engine {
     /// The tier that a new run gets, in words; refused when a wall it needs is missing. Good findings
     /// are kept until the machine starts anew or the supervisor changes; bad ones are looked at again,
     /// because the operator may have put them right.
-    pub async fn tier_for(&self, accepted: &[Wall]) -> Result<String, Failure> {
+    ///
+    /// Without a cage only where that was asked for by name, and then whatever the machine could do.
+    pub async fn tier_for(&self, request: &RunCreate) -> Result<(Tier, String), Failure> {
+        if request.unconfined {
+            return Ok((Tier::Unconfined, Tier::Unconfined.words().to_owned()));
+        }
         let findings = match self.cached() {
             Some(findings) if missing(&findings).is_empty() => findings,
             Some(_) | None => self.probe().await?,
         };
-        let missing = missing(&findings);
-        let refused = |wall: Wall| !may_be_missing(wall, &findings, accepted);
-        if let Some((wall, finding)) = missing.iter().find(|(wall, _)| refused(*wall)) {
-            let detail = finding.map_or("it was not probed", |finding| finding.detail.as_str());
-            let remedy = finding.and_then(|finding| finding.remedy.clone());
+        let chosen = choose(&findings, &request.accept_weaker)?;
+        if chosen.0 == Tier::NoNamespaces && !request.checks.is_empty() {
             return Err(Failure::new(
                 Code::WallMissing,
-                format!(
-                    "the wall \"{}\" does not hold on this machine: {detail}",
-                    wall.name()
-                ),
+                "checks need a cage with namespaces, which this machine cannot build",
             )
-            .hint(hint(*wall, remedy, &findings)));
+            .hint("Leave out the checks, or let user namespaces be made: see `foreman doctor`."));
         }
-        let mut words = tier(&findings).1;
-        if !missing.is_empty() {
-            words.push_str(" (weaker than it should be, as accepted)");
-        }
-        Ok(words)
+        Ok(chosen)
     }
 
     async fn probe(&self) -> Result<DoctorFindings, Failure> {
@@ -203,6 +198,50 @@ fn missing(findings: &DoctorFindings) -> Vec<(Wall, Option<&WallFinding>)> {
         .collect()
 }
 
+/// The tier of a run on a machine with these findings whose operator accepts that these walls are missing.
+fn choose(findings: &DoctorFindings, accepted: &[Wall]) -> Result<(Tier, String), Failure> {
+    let missing = missing(findings);
+    let is_missing = |wall: Wall| missing.iter().any(|(found, _)| *found == wall);
+    if is_missing(Wall::UserNamespace)
+        && accepted.contains(&Wall::UserNamespace)
+        && holds_without_namespaces(findings)
+    {
+        let words = Tier::NoNamespaces.words();
+        return Ok((Tier::NoNamespaces, format!("{words} (as accepted)")));
+    }
+    let refused = |wall: Wall| !may_be_missing(wall, findings, accepted);
+    if let Some((wall, finding)) = missing.iter().find(|(wall, _)| refused(*wall)) {
+        let detail = finding.map_or("it was not probed", |finding| finding.detail.as_str());
+        let remedy = finding.and_then(|finding| finding.remedy.clone());
+        return Err(Failure::new(
+            Code::WallMissing,
+            format!(
+                "the wall \"{}\" does not hold on this machine: {detail}",
+                wall.name()
+            ),
+        )
+        .hint(hint(*wall, remedy, findings)));
+    }
+    let mut words = tier(findings).1;
+    if !missing.is_empty() {
+        words.push_str(" (weaker than it should be, as accepted)");
+    }
+    let tier = match findings.gate {
+        Some(_) => Tier::Full,
+        None => Tier::NoNetwork,
+    };
+    Ok((tier, words))
+}
+
+/// Whether a cage without namespaces was built here and all that it needs was seen to hold.
+fn holds_without_namespaces(findings: &DoctorFindings) -> bool {
+    let needed = [Wall::Network, Wall::Dns, Wall::Seccomp, Wall::Landlock];
+    needed.iter().all(|wall| {
+        let mut found = findings.without_namespaces.iter();
+        found.any(|finding| finding.wall == *wall && finding.holds)
+    })
+}
+
 /// Whether a run may start without this wall. Where the network cannot be held, accepting that means a
 /// run without any network, so there are no names either. A network that is there must hold.
 fn may_be_missing(wall: Wall, findings: &DoctorFindings, accepted: &[Wall]) -> bool {
@@ -228,6 +267,10 @@ fn hint(wall: Wall, remedy: Option<String>, findings: &DoctorFindings) -> String
              --accept-weaker network",
         ),
         Wall::Seccomp => Some("or accept that: --accept-weaker seccomp"),
+        Wall::UserNamespace if holds_without_namespaces(findings) => Some(
+            "or run without namespaces, where Landlock and a system call filter refuse files and every \
+             socket, and this machine's processes are visible: --accept-weaker user_namespace",
+        ),
         _ => None,
     };
     let remedy = remedy.unwrap_or_else(|| "See `foreman doctor`".to_owned());
@@ -244,7 +287,10 @@ fn tier(findings: &DoctorFindings) -> (&'static str, String) {
         return ("full", "Network held, files confined".to_owned());
     }
     if lacks(&[Wall::UserNamespace, Wall::Mounts]) {
-        return ("none", "Not confined".to_owned());
+        return match holds_without_namespaces(findings) {
+            true => ("no_namespaces", Tier::NoNamespaces.words().to_owned()),
+            false => ("none", "No cage can be built".to_owned()),
+        };
     }
     let no_network = findings.gate.is_none();
     let names: Vec<_> = missing
@@ -271,6 +317,12 @@ fn gate_in_words(findings: &DoctorFindings) -> Vec<String> {
     }
     if let Some(abi) = findings.landlock_abi {
         lines.push(format!("the kernel's Landlock is version {abi}"));
+    }
+    lines.extend(findings.files.as_ref().map(HeldFiles::words));
+    for finding in &findings.without_namespaces {
+        let (wall, detail) = (finding.wall.name(), &finding.detail);
+        let stands = if finding.holds { "holds" } else { "absent" };
+        lines.push(format!("without namespaces: {wall} {stands}: {detail}"));
     }
     lines
 }
@@ -310,3 +362,7 @@ fn made_for(shim: &Path) -> Result<MadeFor, Failure> {
         shim_changed: (metadata.mtime(), metadata.mtime_nsec()),
     })
 }
+
+#[cfg(test)]
+#[path = "doctor/tests.rs"]
+mod tests;

@@ -160,6 +160,7 @@ impl Engine {
             freshness: details.freshness,
             worktree: details.worktree.path,
             tier: details.tier,
+            confinement: details.confinement,
             open_blocks: run.open_blocks,
             created_at: run.created_at,
             ended_at: run.ended_at,

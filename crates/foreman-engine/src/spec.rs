@@ -5,8 +5,8 @@ use crate::environment::Account;
 use crate::failures::io;
 use crate::policies::Layers;
 use crate::programs::harness::Harness;
-use foreman_cage::{Bind, CageSpec};
-use foreman_domain::{Failure, RunId, StepKind, StepName, Wall};
+use foreman_cage::{Bind, CageSpec, Confinement};
+use foreman_domain::{Failure, RunId, StepKind, StepName, Tier, Wall};
 use foreman_git::Shadow;
 use foreman_policy::Policy;
 use foreman_shim::protocol::{
@@ -64,6 +64,40 @@ pub(crate) fn mapped_user(run: &RunId) -> u32 {
     FIRST_MAPPED + low % MAPPED
 }
 
+/// Whether a run of this tier has processes, files and a network of its own.
+pub(crate) fn has_namespaces(tier: Tier) -> bool {
+    confinement(tier).has_namespaces()
+}
+
+fn confinement(tier: Tier) -> Confinement {
+    match tier {
+        Tier::Full | Tier::NoNetwork => Confinement::Namespaces,
+        Tier::NoNamespaces => Confinement::Landlock,
+        Tier::Unconfined => Confinement::Nothing,
+    }
+}
+
+/// Where a run without a file tree of its own keeps its home and scratch files: removed with its git directory.
+fn private(details: &RunDetails) -> PathBuf {
+    details.shadow.join("foreman-private")
+}
+
+/// Leads programs to their own home and scratch folder where those are at another place than usual.
+pub(crate) fn with_private_places(
+    mut env: Vec<(String, String)>,
+    details: &RunDetails,
+) -> Vec<(String, String)> {
+    if details.confinement != Tier::NoNamespaces {
+        return env;
+    }
+    for (name, folder) in [("HOME", "home"), ("TMPDIR", "tmp")] {
+        let place = private(details).join(folder).display().to_string();
+        env.retain(|(known, _)| known != name);
+        env.push((name.to_owned(), place));
+    }
+    env
+}
+
 /// Puts a spec together.
 pub(crate) fn spec(parts: Parts<'_>) -> RunSpec {
     let Parts {
@@ -96,6 +130,8 @@ pub(crate) fn spec(parts: Parts<'_>) -> RunSpec {
         processes: bounds.processes.unwrap_or(u32::MAX),
         root_maps_to: mapped_user(run),
         accept_weaker: parts.accept_weaker,
+        confinement: confinement(details.confinement),
+        private: (!has_namespaces(details.confinement)).then(|| private(details)),
     };
     RunSpec {
         v: VERSION,

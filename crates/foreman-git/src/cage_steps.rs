@@ -38,8 +38,14 @@ g() {
     -c commit.gpgSign=false -c i18n.commitEncoding=UTF-8 -c gc.auto=0 -c maintenance.auto=false \
     -c advice.addEmbeddedRepo=false -c index.sparse=false -c pack.threads=2 "$@"
 }
-# The file is bound read-only, so it says the truth whatever happened to the rest.
-gd=$(cat .git) && gd=${gd#gitdir: } || exit 1
+if [ -n "${FOREMAN_GIT_DIR:-}" ]; then
+  # Nothing is bound: the worktree's file leads to the operator's own directory, which is closed.
+  gd=$FOREMAN_GIT_DIR
+  export GIT_DIR=$gd GIT_WORK_TREE=$PWD
+else
+  # The file is bound read-only, so it says the truth whatever happened to the rest.
+  gd=$(cat .git) && gd=${gd#gitdir: } || exit 1
+fi
 common=${gd%/worktrees/*}
 # Git would wait for ever for what a pipe says, and read a device to its end that never comes.
 find "$common" ! -type f ! -type d -exec sh -c \

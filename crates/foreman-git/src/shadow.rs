@@ -357,6 +357,60 @@ impl Repository {
     }
 }
 
+impl Shadow {
+    /// The same for a run around which nothing can be mounted: everything is opened at its own place, and git
+    /// is led to `dir` by variables. Without them it follows the worktree's `.git` to the repository's own
+    /// directory, which stays closed. What the worktree keeps as hooks is not covered then.
+    ///
+    /// # Errors
+    /// When the places of the objects cannot be written down.
+    pub fn in_place(self, worktree: &Worktree, dir: &Path) -> Result<Self, GitError> {
+        let stores = self.binds.iter().filter(|bind| {
+            let number = bind.target.strip_prefix(OBJECTS).ok();
+            number.is_some_and(|number| number.components().count() == 1)
+        });
+        let stores: Vec<PathBuf> = stores.map(|bind| bind.source.clone()).collect();
+        let mut alternates = Vec::new();
+        for store in &stores {
+            let store = store.as_os_str().as_bytes();
+            if store.contains(&b'\n') || store.starts_with(b"\"") {
+                return Err(GitError::BadPlace {
+                    path: dir.to_owned(),
+                    why: "the path of its objects cannot be written into a list".into(),
+                });
+            }
+            alternates.extend_from_slice(store);
+            alternates.push(b'\n');
+        }
+        for place in ["objects/info/alternates", "foreman-pristine/alternates"] {
+            let path = dir.join(place);
+            fs::write(&path, &alternates).map_err(GitError::io("cannot write", &path))?;
+        }
+        let open = |path: PathBuf, writable| CageBind {
+            source: path.clone(),
+            target: path,
+            writable,
+        };
+        let mut binds = vec![
+            open(dir.to_owned(), true),
+            open(worktree.path.clone(), true),
+        ];
+        binds.extend(stores.into_iter().map(|store| open(store, false)));
+        let git_dir = dir.join("worktrees").join(&worktree.admin);
+        let git_dir = git_dir.to_string_lossy();
+        let tree = worktree.path.to_string_lossy();
+        let mut env = self.env;
+        for (name, value) in [
+            ("GIT_DIR", &git_dir),
+            ("FOREMAN_GIT_DIR", &git_dir),
+            ("GIT_WORK_TREE", &tree),
+        ] {
+            env.push((name.to_owned(), value.to_string()));
+        }
+        Ok(Shadow { binds, env })
+    }
+}
+
 /// Makes git ignore these paths, unless a file of the tree says otherwise.
 fn leave_out(dir: &Path, copied: &[String]) -> Result<(), GitError> {
     if copied.is_empty() {

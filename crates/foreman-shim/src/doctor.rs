@@ -4,6 +4,7 @@
 //! Whatever is missing is a finding, not an error; nothing is left behind.
 
 mod groups;
+mod held;
 mod scratch;
 
 use foreman_cage::gateway::{self, Attempt, Closed, ConnectionId, Judge, ProxyConfig, Verdict};
@@ -12,6 +13,7 @@ use foreman_domain::{Host, Protocol, Wall, without_error_numbers};
 use scratch::Scratch;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -31,6 +33,22 @@ pub struct DoctorFindings {
     pub gate: Option<String>,
     /// The kernel's Landlock version; absent when there is none, or no cage could be built.
     pub landlock_abi: Option<u32>,
+    /// Whether calls on files are held; absent when no cage could be built.
+    #[serde(default)]
+    pub files: Option<HeldFiles>,
+    /// Where no cage with namespaces can be built: what is seen of the walls of one without. Empty where one
+    /// can, or not even that.
+    #[serde(default)]
+    pub without_namespaces: Vec<WallFinding>,
+}
+
+/// Whether a program's calls on files wait for its supervisor here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldFiles {
+    /// Whether they do.
+    pub held: bool,
+    /// What was tried and seen.
+    pub detail: String,
 }
 
 /// One wall.
@@ -98,6 +116,17 @@ impl DoctorFindings {
         if let Some(gate) = &self.gate {
             let _ = writeln!(out, "connections are held by {gate}");
         }
+        if let Some(files) = &self.files {
+            let _ = writeln!(out, "{}", files.words());
+        }
+        if !self.without_namespaces.is_empty() {
+            let _ = writeln!(out, "without namespaces (--accept-weaker user_namespace):");
+        }
+        for finding in &self.without_namespaces {
+            let mark = if finding.holds { "holds" } else { "absent" };
+            let name = finding.wall.name();
+            let _ = writeln!(out, "{name:<16}{mark:<9}{}", finding.detail);
+        }
         out
     }
 }
@@ -118,6 +147,13 @@ pub fn examine() -> Result<DoctorFindings, DoctorError> {
         }),
         launched => launched,
     };
+    let alone = match &launched {
+        Err(error) if has_no_namespaces(error) => {
+            let spec = scratch.spec_without_namespaces();
+            foreman_cage::launch(&spec).ok()
+        }
+        _ => None,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -125,20 +161,37 @@ pub fn examine() -> Result<DoctorFindings, DoctorError> {
         .map_err(|source| DoctorError::Runtime { source })?;
     let findings = match launched {
         Ok(launched) => {
-            let (probes, facts, no_network) = runtime.block_on(probe(launched));
+            let (probes, facts, no_network, files) =
+                runtime.block_on(probe(launched, scratch.folder()));
             let mut findings = from_probes(&probes, &facts);
+            findings.files = Some(files);
             if let Some(error) = no_network {
                 without_network(&mut findings, &error);
             }
             findings
         }
-        Err(error) => from_failure(&error),
+        Err(error) => {
+            let mut findings = from_failure(&error);
+            if let Some(alone) = alone {
+                let (probes, facts, ..) = runtime.block_on(probe(alone, scratch.folder()));
+                findings.without_namespaces = without_namespaces(&probes);
+                findings.landlock_abi = facts.landlock_abi;
+            }
+            findings
+        }
     };
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(findings)
 }
 
-async fn probe(launched: Launched) -> (Vec<ProbeResult>, Facts, Option<LaunchError>) {
+/// Whether this failure means that no cage with namespaces can be built here.
+fn has_no_namespaces(error: &LaunchError) -> bool {
+    matches!(error.wall, Some(Wall::UserNamespace | Wall::Mounts))
+}
+
+type Probed = (Vec<ProbeResult>, Facts, Option<LaunchError>, HeldFiles);
+
+async fn probe(launched: Launched, meeting: &Path) -> Probed {
     let Launched {
         cage,
         sockets,
@@ -159,13 +212,26 @@ async fn probe(launched: Launched) -> (Vec<ProbeResult>, Facts, Option<LaunchErr
         Err(error) => (None, Some(error)),
     };
     let probes = cage.probe().await;
+    let files = held::examine(&cage, meeting, &ends).await;
     cage.destroy().await;
     drop(why);
     ends.cancel();
     if let Some(gateway) = gateway {
         let _ = timeout(FAREWELL, gateway.join()).await;
     }
-    (probes, facts, no_network)
+    (probes, facts, no_network, files)
+}
+
+/// What is seen from inside of a cage without namespaces.
+fn without_namespaces(probes: &[ProbeResult]) -> Vec<WallFinding> {
+    let finding = |probe: &ProbeResult| WallFinding {
+        wall: probe.wall,
+        holds: probe.holds,
+        required: false,
+        detail: probe.detail.clone(),
+        remedy: None,
+    };
+    probes.iter().map(finding).collect()
 }
 
 /// A cage without any network lets nothing out, but holds nothing either: both walls are missing.
@@ -235,6 +301,8 @@ fn from_probes(probes: &[ProbeResult], facts: &Facts) -> DoctorFindings {
         walls: Wall::ALL.map(finding).into(),
         gate: facts.gate.clone(),
         landlock_abi: facts.landlock_abi,
+        files: None,
+        without_namespaces: Vec::new(),
     }
 }
 
@@ -289,6 +357,8 @@ fn from_failure(error: &LaunchError) -> DoctorFindings {
         walls: Wall::ALL.map(finding).into(),
         gate: None,
         landlock_abi: None,
+        files: None,
+        without_namespaces: Vec::new(),
     }
 }
 

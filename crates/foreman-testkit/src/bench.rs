@@ -100,6 +100,12 @@ impl Bench {
             fs::set_permissions(&folder, fs::Permissions::from_mode(mode))?;
             bench.own(&folder)?;
         }
+        // A session's own bus, where the product is to find one.
+        if let Some(bus) =
+            std::env::var_os("FOREMAN_TEST_BUS").filter(|bus| Path::new(bus).exists())
+        {
+            std::os::unix::fs::symlink(bus, bench.runtime().join("bus"))?;
+        }
         Binaries::find()?.copy_to(&bench.bin())?;
         bench.write(
             &bench.home().join(".gitconfig"),

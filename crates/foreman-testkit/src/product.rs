@@ -136,6 +136,14 @@ impl<'a> Product<'a> {
         self
     }
 
+    /// On a machine that lets ordinary users make no namespaces: really so, below a namespace of its own.
+    #[must_use]
+    pub fn without_namespaces(mut self) -> Self {
+        let attack = self.bench.program("fm-attack").display().to_string();
+        self.behind = vec![attack, "without-namespaces".to_owned()];
+        self
+    }
+
     /// The identity.
     #[must_use]
     pub fn bench(&self) -> &'a Bench {

@@ -23,12 +23,17 @@ impl Stage {
         Ok(Self { world, bench })
     }
 
-    /// The product with a data directory of its own, so that cases do not meet.
+    /// The product with a data directory of its own, so that cases do not meet. On the bare machine where
+    /// `FOREMAN_TEST_BARE` is set: what the user's service manager does for a run it does only there.
     ///
     /// # Errors
     /// The directory could not be made.
     pub fn product(&self) -> Result<Product<'_>> {
         let data = self.bench.scratch("data")?;
-        Ok(Product::in_world(&self.bench, &self.world).with_data(&data))
+        let product = match std::env::var_os("FOREMAN_TEST_BARE") {
+            Some(_) => Product::on_host(&self.bench),
+            None => Product::in_world(&self.bench, &self.world),
+        };
+        Ok(product.with_data(&data))
     }
 }

@@ -1396,7 +1396,7 @@ export type DiskStranger = {
 
 /**  What holds here. */
 export type DoctorReport = {
-	/**  `full`, `reduced`, `none`. */
+	/**  `full`, `reduced` (a wall is missing), `no_namespaces` (a run can be started where that is accepted), `none`. */
 	tier: string,
 	/**  The tier by what it stops, in words. */
 	words: string,
@@ -2974,6 +2974,8 @@ export type RunCreate = {
 	hold_reads?: boolean,
 	/**  Walls that may be missing, by name. */
 	accept_weaker: Wall[],
+	/**  Run it without any cage. Never for a run that nobody attends. */
+	unconfined?: boolean,
 	/**  Program and arguments; empty where `agent` says what to run. */
 	argv: string[],
 	/**  An agent that has a driver, instead of a program and arguments. */
@@ -3182,6 +3184,8 @@ export type RunView = {
 	worktree: string,
 	/**  Isolation tier in words. */
 	tier: string,
+	/**  The tier itself. */
+	confinement?: Tier,
 	/**  Open blocks. */
 	open_blocks: number,
 	/**  When it was created. */
@@ -3752,6 +3756,17 @@ export type Theme =
 "dark" | 
 /**  Light. */
 "light";
+
+/**  How a run is confined. Each is named for what it stops, and none stands in for another in silence. */
+export type Tier = 
+/**  Everything: connections and files are held. */
+"full" | 
+/**  Files are held; there is no network at all, because none could be captured. */
+"no_network" | 
+/**  No namespaces: Landlock and a system call filter alone. Nothing is held. */
+"no_namespaces" | 
+/**  Nothing. Only for who asked for it by name. */
+"unconfined";
 
 /**  A family of compilers, interpreters and package managers. */
 export type Toolchain = 

@@ -121,6 +121,19 @@ impl Table {
 }
 
 impl View {
+    /// What is shown beyond the specification, and whether it may be written.
+    pub async fn shown(&self) -> Vec<(PathBuf, bool)> {
+        let table = self.shown.0.lock().await;
+        let writable = |mounts: &[Mounted]| {
+            let mut mounts = mounts.iter();
+            mounts.any(|mounted| mounted.access == FileAccess::Write)
+        };
+        let mounts = table.mounts.iter();
+        mounts
+            .map(|(path, mounts)| (path.clone(), writable(mounts)))
+            .collect()
+    }
+
     /// Whether a path could be shown, as far as that is fixed.
     pub fn may_show(&self, root: &Path, access: FileAccess) -> Result<(), ShowError> {
         let path = || root.to_owned();

@@ -4,8 +4,22 @@ use super::{check, process_control};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Gives up every capability for good: ambient, bounding, permitted, effective, inheritable.
+/// Gives up every capability, also those that a program could bring along. The caller owns its user namespace.
 pub(crate) fn drop_capabilities() -> io::Result<()> {
+    for capability in 0..64 {
+        match process_control(libc::PR_CAPBSET_DROP, capability) {
+            Ok(_) => {}
+            // The first number that the kernel does not know ends the list.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    drop_own_capabilities()
+}
+
+/// Gives up the caller's capabilities. What a program could bring along stays to be shut out by `no_new_privs`:
+/// an ordinary user may not shorten that list.
+pub(crate) fn drop_own_capabilities() -> io::Result<()> {
     // SAFETY: as in `process_control`.
     let cleared = unsafe {
         libc::prctl(
@@ -17,14 +31,6 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
         )
     };
     check(cleared.into())?;
-    for capability in 0..64 {
-        match process_control(libc::PR_CAPBSET_DROP, capability) {
-            Ok(_) => {}
-            // The first number that the kernel does not know ends the list.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
-            Err(error) => return Err(error),
-        }
-    }
     #[repr(C)]
     struct Header {
         version: u32,

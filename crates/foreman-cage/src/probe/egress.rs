@@ -8,8 +8,9 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Nothing answers here unless something is very wrong: no policy can allow it.
-const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(169, 254, 169, 254), 80);
+/// Where the probes connect: a metadata service, which no policy can allow, at a port that nobody else
+/// has a use for. What is refused there is no news.
+pub const PROBE_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(169, 254, 169, 254), 1);
 
 /// The name that the probes look up: reserved, so nobody has it, but an ordinary one to the gateway.
 pub const PROBE_NAME: &str = "probe.foreman.example";
@@ -33,7 +34,7 @@ pub(super) struct Asked {
 /// Asks both questions; waits for nothing.
 pub(super) fn ask(gateway: bool) -> Asked {
     let since = Instant::now();
-    let connecting = kernel::begin_connect(METADATA);
+    let connecting = kernel::begin_connect(PROBE_ADDRESS);
     let looking_up = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
         socket.send_to(&query(), (crate::gateway::resolver_address(), 53))?;
         Ok(socket)
@@ -85,7 +86,7 @@ fn network(connecting: io::Result<OwnedFd>, answers: &[i32], deadline: Instant) 
         let left = deadline.saturating_duration_since(Instant::now());
         kernel::finish_connect(socket.as_fd(), left)
     });
-    tries.must_fail(format!("connect to {METADATA}"), connected, answers);
+    tries.must_fail(format!("connect to {PROBE_ADDRESS}"), connected, answers);
     tries.result()
 }
 

@@ -8,12 +8,17 @@ use nix::unistd::{AccessFlags, access};
 use std::fs::OpenOptions;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const READ_ONLY: &[i32] = &[libc::EROFS, libc::EACCES];
 const CLOSED: &[i32] = &[libc::EACCES, libc::EPERM, libc::EIO, libc::ESRCH];
 
-pub(super) fn mounts(spec: &CageSpec, host: &HostPlaces) -> ProbeResult {
+/// `shown` are places that are seen beside those of the specification, and whether they may be written.
+pub(super) fn mounts(spec: &CageSpec, host: &HostPlaces, shown: &[(PathBuf, bool)]) -> ProbeResult {
+    let is_shown = |path: &Path, to_write: bool| {
+        let mut shown = shown.iter();
+        shown.any(|(root, writable)| path.starts_with(root) && (*writable || !to_write))
+    };
     let mut tries = Tries::at(Wall::Mounts);
     for dir in ["/", "/usr", "/dev"] {
         let path = format!("{dir}/.foreman-probe");
@@ -32,7 +37,8 @@ pub(super) fn mounts(spec: &CageSpec, host: &HostPlaces) -> ProbeResult {
         let opened = OpenOptions::new().append(true).open(file);
         tries.must_fail(format!("write {file}"), opened, READ_ONLY);
     }
-    for bind in spec.binds.iter().filter(|bind| !bind.writable) {
+    let sealed = spec.binds.iter().filter(|bind| !bind.writable);
+    for bind in sealed.filter(|bind| !is_shown(&bind.target, true)) {
         let writable = access(&bind.target, AccessFlags::W_OK).map_err(io::Error::from);
         tries.must_fail(
             format!("write {}", bind.target.display()),
@@ -41,8 +47,10 @@ pub(super) fn mounts(spec: &CageSpec, host: &HostPlaces) -> ProbeResult {
         );
     }
     let seen = host.0.iter().filter(|(path, place)| {
-        path.metadata()
-            .is_ok_and(|found| (found.dev(), found.ino()) == *place)
+        let is_there = path
+            .metadata()
+            .is_ok_and(|found| (found.dev(), found.ino()) == *place);
+        is_there && !is_shown(path, false)
     });
     let seen: Vec<String> = seen.map(|(path, _)| path.display().to_string()).collect();
     if seen.is_empty() {

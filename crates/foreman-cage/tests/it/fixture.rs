@@ -125,6 +125,8 @@ pub fn spec() -> CageSpec {
         root_maps_to: ROOT_MAPS_TO,
         hidden: vec![],
         accept_weaker: vec![],
+        confinement: foreman_cage::Confinement::Namespaces,
+        private: None,
     }
 }
 

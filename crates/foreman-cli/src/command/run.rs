@@ -10,7 +10,7 @@ use crate::watch::{self, Ended, Watching};
 use crate::words;
 use foreman_domain::{
     AmendmentState, Code, Decision, EventSeq, ExitCode, FailReason, Failure, Outcome, RunState,
-    sanitize_line,
+    Tier, sanitize_line,
 };
 use foreman_engine::api::{
     AgentChoice, Commands, PolicyQuery, PolicySource, Retried, RunCreate, RunRef, RunRetry,
@@ -121,6 +121,7 @@ pub(super) fn request(args: RunArgs, answer: &Answer) -> Result<RunCreate, Failu
         unattended: args.unattended,
         hold_reads: args.hold_reads,
         accept_weaker: args.accept_weaker,
+        unconfined: args.unconfined,
         argv: args.argv,
         agent,
         env: variables(&args.env, |name| std::env::var(name).ok())?,
@@ -218,7 +219,11 @@ fn introduce(run: &RunView, tty: bool, answer: &Answer) -> io::Result<()> {
         sanitize_line(&run.branch),
         sanitize_line(&run.base_branch)
     ))?;
-    answer.line(&format!("  {}", sanitize_line(&run.tier)))?;
+    let tier = sanitize_line(&run.tier);
+    answer.line(&match run.confinement {
+        Tier::Unconfined => paint.paint(Tone::Bad, &format!("  {tier}")),
+        _ => format!("  {tier}"),
+    })?;
     if answer.can_ask() {
         let keys = if tty {
             "  Ctrl-] then a key: ? a d o u, s stops, q leaves; a bell says that something is held."

@@ -306,7 +306,7 @@ fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foreman_domain::{EventSeq, OrderId, Revision, RunId};
+    use foreman_domain::{EventSeq, OrderId, Revision, RunId, Tier};
     use foreman_engine::api::ChangeCounts;
 
     #[test]
@@ -336,6 +336,7 @@ mod tests {
                 freshness: None,
                 worktree: "/w".into(),
                 tier: "full".into(),
+                confinement: Tier::Full,
                 open_blocks: 0,
                 created_at: At::from_millis(0),
                 ended_at: None,

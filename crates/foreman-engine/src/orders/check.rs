@@ -120,6 +120,13 @@ pub(super) fn check(id: &OrderId, spec: &OrderSpec) -> Result<(), Failure> {
         agent.prompt.clone_from(prompt);
     }
     crate::create::check(&run)?;
+    if spec.run.unconfined {
+        return Err(Failure::new(
+            Code::Usage,
+            "an order starts by itself, so it cannot be without a cage",
+        )
+        .hint("Start such a run by hand: foreman run --unconfined."));
+    }
     if spec.run.terminal.is_some() {
         return Err(
             Failure::new(Code::Usage, "an order's agent has no terminal")

@@ -13,7 +13,7 @@ use crate::layout::private_dir;
 use crate::log::RunLog;
 use crate::policies::Layers;
 use crate::programs::search_path;
-use crate::spec::{Parts, Work, give_away, spec};
+use crate::spec::{Parts, Work, give_away, has_namespaces, spec, with_private_places};
 use crate::toolchains::Toolchains;
 use crate::words::count;
 use foreman_cage::Bind;
@@ -229,7 +229,10 @@ impl<'a> Provisioning<'a> {
         );
         let shadow = blocking(move || {
             super::undo::undo(&owned, Step::Shadow)?;
-            let shadow = repo.shadow_without(&owned.worktree, &owned.shadow, &owned.copied)?;
+            let mut shadow = repo.shadow_without(&owned.worktree, &owned.shadow, &owned.copied)?;
+            if !has_namespaces(owned.confinement) {
+                shadow = shadow.in_place(&owned.worktree, &owned.shadow)?;
+            }
             give_away(&run, &[owned.worktree.path, owned.shadow])?;
             Ok(shadow)
         });
@@ -287,6 +290,7 @@ impl<'a> Provisioning<'a> {
             Ok(binds)
         })
         .await?;
+        let env = with_private_places(env, &self.details);
         let spec = spec(Parts {
             run: &self.id,
             details: &self.details,

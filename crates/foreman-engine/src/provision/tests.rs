@@ -122,7 +122,9 @@ impl World {
         let request = self.request();
         let plan = self.engine.plan(&request).await.unwrap();
         let id = RunId::from_random(NEXT.fetch_add(1, Ordering::Relaxed));
-        let details = self.engine.planned(&id, &plan, &request, String::new());
+        let details = self
+            .engine
+            .planned(&id, &plan, &request, Default::default());
         let new = NewRun {
             order: OrderId::of_single_run(&id),
             id: id.clone(),

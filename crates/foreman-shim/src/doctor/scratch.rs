@@ -1,10 +1,10 @@
 //! The scratch folder of a throw-away cage; removed when dropped.
 
-use foreman_cage::{Bind, CageSpec};
+use foreman_cage::{Bind, CageSpec, Confinement};
 use rand::Rng;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Host user of the payload when the doctor runs as root: nobody.
 const NOBODY: u32 = 65_534;
@@ -36,6 +36,29 @@ impl Scratch {
         Ok(scratch)
     }
 
+    /// Entered by nobody else.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The same where the kernel gives no namespaces: at its own place.
+    pub(super) fn spec_without_namespaces(&self) -> CageSpec {
+        let worktree = self.folder.join("worktree");
+        CageSpec {
+            home: std::env::var_os("HOME")
+                .map_or_else(|| PathBuf::from("/home/doctor"), PathBuf::from),
+            binds: vec![Bind {
+                source: worktree.clone(),
+                target: worktree.clone(),
+                writable: true,
+            }],
+            workdir: worktree,
+            confinement: Confinement::Landlock,
+            private: Some(self.folder.join("private")),
+            ..self.cage_spec()
+        }
+    }
+
     pub(super) fn cage_spec(&self) -> CageSpec {
         let worktree = self.folder.join("worktree");
         let workdir = PathBuf::from("/home/doctor/worktree");
@@ -62,6 +85,8 @@ impl Scratch {
             root_maps_to: NOBODY,
             hidden: Vec::new(),
             accept_weaker: Vec::new(),
+            confinement: Default::default(),
+            private: None,
         }
     }
 }

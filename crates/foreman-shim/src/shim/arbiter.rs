@@ -61,6 +61,8 @@ struct Inner {
     later: Notify,
     /// Another policy is in force.
     revised: Notify,
+    /// The policy, or what is shown in the cage, is another.
+    walls_moved: Notify,
     /// A block opened, where blocks have a limit.
     opened: Notify,
     /// Bounds may be others now.
@@ -163,6 +165,7 @@ impl Arbiter {
             applying: tokio::sync::Mutex::new(()),
             later: Notify::new(),
             revised: Notify::new(),
+            walls_moved: Notify::new(),
             opened: Notify::new(),
             bounds_moved: Notify::new(),
             lookups: Semaphore::new(LOOKUPS),
@@ -188,6 +191,11 @@ impl Arbiter {
         if state.phase == Phase::Probing {
             state.phase = Phase::Open;
         }
+    }
+
+    /// Waits until the policy, or what is shown in the cage, has changed since it was last waited for.
+    pub(super) async fn walls_may_have_moved(&self) {
+        self.0.walls_moved.notified().await;
     }
 
     /// The run is over: every hold is refused, and so is everything that still comes.

@@ -11,8 +11,10 @@ use super::feed::{Feed, FeedThread};
 use super::fence::FenceKeeper;
 use super::gauge::Gauge;
 use super::plan::{Lifecycle, Meter, Plan, PlanResult, payload_of};
+use super::pointer::Pointer;
 use super::ports::Ports;
 use super::record::{ExitSlot, write_identity};
+use super::self_test::SelfTest;
 use super::server::{self, Desk, TerminalPort};
 use super::shells::Shells;
 use super::stop::StopSwitch;
@@ -26,8 +28,10 @@ use crate::protocol::{ExitRecord, RunSpec, ShimIdentity, cage_identity};
 use crate::redact::Redactor;
 use crate::secrets;
 use foreman_cage::gateway::{self, Gateway, ProxyConfig};
-use foreman_cage::{Cage, Facts, LaunchError, Launched, files};
-use foreman_domain::{At, CancelCause, EventKind, FailReason, StepKind, without_error_numbers};
+use foreman_cage::{Cage, Confinement, Facts, LaunchError, Launched, files};
+use foreman_domain::{
+    At, CancelCause, EventKind, FailReason, StepKind, Wall, without_error_numbers,
+};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -387,8 +391,8 @@ struct Proven {
     why_server: JoinHandle<io::Result<()>>,
     /// Who keeps its bounds.
     tier: Tier,
-    /// Whether the run may begin.
-    verdict: Result<(), FailReason>,
+    /// Whether the run may begin, and the walls that held.
+    verdict: Result<Vec<Wall>, FailReason>,
 }
 
 /// Starts the gateway of a cage and proves its walls.
@@ -405,7 +409,7 @@ async fn prove(
     } = launched?;
     note_cage(spec, &cage);
     let feed = &desk.feed;
-    tell_facts(feed, &facts);
+    tell_facts(feed, &facts, spec.cage.confinement);
     let proxy = ProxyConfig {
         https: spec.proxy.https.clone(),
         all: spec.proxy.all.clone(),
@@ -424,7 +428,9 @@ async fn prove(
             (Some(gateway), None)
         }
         Err(error) => {
-            desk.arbiter.has_no_network();
+            if spec.cage.confinement != Confinement::Nothing {
+                desk.arbiter.has_no_network();
+            }
             (None, Some(error))
         }
     };
@@ -462,9 +468,10 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
         verdict,
     } = proven;
     let keeper = Keeper::of(spec, desk, tier);
+    let pointer = Pointer::keep(spec.cage.confinement, &spec.cage.workdir);
     let tier_of_cage;
     let verdict = match verdict {
-        Ok(()) => keeper.begin(&cage).await,
+        Ok(held) => keeper.begin(&cage).await.map(|()| SelfTest::new(held)),
         Err(reason) => Err(reason),
     };
     let end = match verdict {
@@ -472,7 +479,7 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
             tier_of_cage = keeper.tier;
             End::nothing_ran(spec, reason, 0)
         }
-        Ok(()) => {
+        Ok(self_test) => {
             // The probes tried some of what an agent may try; that is not to count for it.
             if let Some(gateway) = &gateway {
                 gateway.forget_refusals();
@@ -503,11 +510,13 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
             let Keeper { clock, limits, .. } = &plan.keeper;
             clock.start_again();
             desk.gauge.open(&cage, clock, limits).await;
-            let result = tokio::select! {
+            let mut result = tokio::select! {
                 result = plan.carry_out(&spec.steps) => result,
                 () = bounds::keep(&plan) => PlanResult::default(),
                 () = watch_gateway(gateway.as_ref(), desk) => PlanResult::default(),
+                () = self_test.go_on(&plan, &desk.arbiter) => PlanResult::default(),
             };
+            result.missing_wall = self_test.fallen().or(result.missing_wall);
             if let Some(why) = cage.why_files_are_not_held() {
                 desk.feed.tell(files_are_not_held(why));
             }
@@ -525,6 +534,9 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
         // Nobody else holds it by now; if somebody did, its end would still come with this process.
         None => 0,
     };
+    if let Some(told) = pointer.and_then(|pointer| pointer.put_back()) {
+        desk.feed.tell(told);
+    }
     tier_of_cage.end();
     gateway_ends.cancel();
     if let Some(gateway) = gateway
@@ -540,6 +552,10 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
 
 /// From here on actions on files outside of the cage wait for the operator, and what rules open is shown.
 async fn hold_files(spec: &RunSpec, cage: &Arc<Cage>, desk: &Desk, until: &CancellationToken) {
+    if !cage.confinement().has_namespaces() {
+        // Nothing could be shown, and what is let go on would be judged by nobody.
+        return;
+    }
     let config = files::Config {
         reads: spec.hold_reads,
         // The floor is judged: what is tried there is told.
@@ -602,7 +618,7 @@ fn note_cage(spec: &RunSpec, cage: &Cage) {
     }
 }
 
-fn tell_facts(feed: &Feed, facts: &Facts) {
+fn tell_facts(feed: &Feed, facts: &Facts, confinement: Confinement) {
     let landlock = match facts.landlock_abi {
         Some(abi) => format!("Landlock version {abi}"),
         None => "no Landlock".to_owned(),
@@ -611,7 +627,11 @@ fn tell_facts(feed: &Feed, facts: &Facts) {
         Some(gate) => format!("connections are held by {gate}"),
         None => "it has no network, so every connection is refused".to_owned(),
     };
-    let message = format!("The cage is built: {connections}, {landlock}");
+    let message = match confinement {
+        Confinement::Namespaces => format!("The cage is built: {connections}, {landlock}"),
+        Confinement::Landlock => format!("The cage is built without namespaces: {landlock}"),
+        Confinement::Nothing => "There is no cage: the run is not confined".to_owned(),
+    };
     feed.tell(EventKind::Progress {
         stage: "cage".to_owned(),
         message,

@@ -2,22 +2,30 @@
 
 use super::feed::Feed;
 use crate::protocol::RunSpec;
-use foreman_cage::{Cage, LaunchError, ProbeResult};
+use foreman_cage::{Cage, Confinement, LaunchError, ProbeResult};
 use foreman_domain::{EventKind, FailReason, Wall, without_error_numbers};
 use std::io;
 
 /// Tries every wall from inside. A required one that does not hold, or was not tried, ends the run
 /// before anything of it started, unless the operator accepted that. A network that was accepted
-/// to be absent must be seen to be absent: nothing makes up for one that is open.
+/// to be absent must be seen to be absent: nothing makes up for one that is open. Gives the walls that held.
 pub(super) async fn prove_walls(
     spec: &RunSpec,
     cage: &Cage,
     feed: &Feed,
     no_network: Option<&LaunchError>,
-) -> Result<(), FailReason> {
+) -> Result<Vec<Wall>, FailReason> {
     let mut probes = cage.probe().await;
+    let held = probes.iter().filter(|probe| probe.holds);
+    let held = held.map(|probe| probe.wall).collect();
     let has_git = spec.cage.workdir.join(".git").exists();
-    let missing = missing_walls(&probes, has_git, &spec.cage.accept_weaker);
+    let confinement = spec.cage.confinement;
+    let missing = match confinement {
+        Confinement::Namespaces => missing_walls(&probes, has_git, &spec.cage.accept_weaker),
+        Confinement::Landlock => missing_of(&ALONE, &probes),
+        Confinement::Nothing => Vec::new(),
+    };
+    let no_network = no_network.filter(|_| confinement.has_namespaces());
     if let Some(why) = no_network {
         for probe in &mut probes {
             absent(probe, why);
@@ -36,17 +44,32 @@ pub(super) async fn prove_walls(
         });
     }
     if missing.is_empty() {
-        if let Some(why) = no_network {
-            feed.tell(EventKind::Warning {
-                message: no_network_in_words(why),
-            });
+        let message = match confinement {
+            Confinement::Namespaces => no_network.map(no_network_in_words),
+            Confinement::Landlock => Some(NO_NAMESPACES.to_owned()),
+            Confinement::Nothing => Some(UNCONFINED.to_owned()),
+        };
+        if let Some(message) = message {
+            feed.tell(EventKind::Warning { message });
         }
-        return Ok(());
+        return Ok(held);
     }
     Err(FailReason::Wall {
         message: missing.join("; "),
     })
 }
+
+/// Walls that a run without namespaces needs: all that it has.
+const ALONE: [Wall; 4] = [Wall::Network, Wall::Dns, Wall::Seccomp, Wall::Landlock];
+
+const NO_NAMESPACES: &str = "This run has no namespaces, as accepted. Its files are kept by Landlock alone, and \
+    it can make no socket, so it has no network. Nothing is held and nothing can be allowed while it lasts. Not \
+    stopped: it sees the names and command lines of this machine's processes, may signal those of its user where \
+    Landlock is older than version 6, sees which files exist, reads what everybody may below /etc and /sys, and \
+    may replace the worktree's .git: do not use git in the worktree before the run has ended.";
+
+const UNCONFINED: &str = "This run is NOT CONFINED, as asked for: it may read, write, send and start whatever you \
+    may. Nothing is held, and nothing that it does is stopped.";
 
 /// Says of a wall that is not there what stands in its place.
 fn absent(probe: &mut ProbeResult, why: &LaunchError) {
@@ -94,14 +117,11 @@ pub(super) fn prove_gateway(failure: Option<&io::Error>, feed: &Feed) -> Result<
     })
 }
 
-/// Required walls that do not hold, each with what was seen.
-fn missing_walls(probes: &[ProbeResult], has_git: bool, accepted: &[Wall]) -> Vec<String> {
+/// Those of `walls` that do not hold, or were not tried.
+fn missing_of(walls: &[Wall], probes: &[ProbeResult]) -> Vec<String> {
     let mut missing = Vec::new();
-    for wall in Wall::ALL {
-        if !wall.is_required() || (wall == Wall::Git && !has_git) || may_fail(wall, accepted) {
-            continue;
-        }
-        let mut tried = probes.iter().filter(|probe| probe.wall == wall).peekable();
+    for wall in walls {
+        let mut tried = probes.iter().filter(|probe| probe.wall == *wall).peekable();
         if tried.peek().is_none() {
             missing.push(format!("{} was not tried", wall.name()));
         }
@@ -111,10 +131,20 @@ fn missing_walls(probes: &[ProbeResult], has_git: bool, accepted: &[Wall]) -> Ve
     missing
 }
 
+/// Required walls that do not hold, each with what was seen.
+fn missing_walls(probes: &[ProbeResult], has_git: bool, accepted: &[Wall]) -> Vec<String> {
+    let is_needed = |wall: &Wall| {
+        wall.is_required() && (*wall != Wall::Git || has_git) && !may_fail(*wall, accepted)
+    };
+    let needed: Vec<Wall> = Wall::ALL.into_iter().filter(is_needed).collect();
+    missing_of(&needed, probes)
+}
+
 /// Whether a run may start although this wall's probe fails. An open network is never accepted: without
 /// a gateway there is none at all, and with one it must hold.
 fn may_fail(wall: Wall, accepted: &[Wall]) -> bool {
-    accepted.contains(&wall) && wall.why_never_weaker().is_none() && wall != Wall::Network
+    let never = matches!(wall, Wall::Network | Wall::UserNamespace);
+    accepted.contains(&wall) && wall.why_never_weaker().is_none() && !never
 }
 
 #[cfg(test)]
@@ -155,6 +185,19 @@ mod tests {
             );
             failing.remove(index);
             assert_eq!(missing_walls(&failing, true, &[]).len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_run_without_namespaces_needs_all_that_it_has() {
+        let all: Vec<_> = ALONE.iter().map(|wall| held(*wall, true)).collect();
+        assert!(missing_of(&ALONE, &all).is_empty());
+        for index in 0..ALONE.len() {
+            let mut failing = all.clone();
+            failing[index].holds = false;
+            assert_eq!(missing_of(&ALONE, &failing).len(), 1);
+            failing.remove(index);
+            assert_eq!(missing_of(&ALONE, &failing).len(), 1);
         }
     }
 

@@ -5,7 +5,7 @@ use super::{Folder, Offer, Piece, Presence, Reason, Refused, repository};
 use crate::launch::{is_on_its_way, start_shim};
 use crate::protocol::{RunFiles, RunSpec, ShimIdentity, Stdio};
 use crate::wire::equal_in_constant_time;
-use foreman_cage::{Bind, CageSpec};
+use foreman_cage::{Bind, CageSpec, Confinement};
 use foreman_domain::RunId;
 use nix::unistd::geteuid;
 use std::ffi::OsString;
@@ -241,6 +241,9 @@ impl Folder {
                 hidden: hidden(place, |name| std::env::var_os(name)),
                 env,
                 why_program: own_program()?,
+                // Only the user of this machine may ask for less, and there is nobody to ask.
+                confinement: Confinement::Namespaces,
+                private: None,
                 ..offered.cage
             },
             steps,

@@ -117,6 +117,8 @@ impl Stage {
                 root_maps_to: NOBODY,
                 hidden: vec![],
                 accept_weaker: vec![],
+                confinement: foreman_cage::Confinement::Namespaces,
+                private: None,
             },
             policy: policy(),
             hold_reads: false,

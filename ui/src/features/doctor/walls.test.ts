@@ -8,7 +8,8 @@ describe('walls', () => {
     expect(wallStands(wall)).toEqual({ word: 'Holds', tone: 'good' });
     expect(wallStands({ ...wall, holds: false })).toEqual({ word: 'Missing', tone: 'warn' });
     expect(wallStands({ ...wall, holds: false, required: true })).toEqual({ word: 'Does not hold', tone: 'bad' });
-    expect([tierTone('full'), tierTone('reduced'), tierTone('none'), tierTone('novel')]).toEqual(['good', 'warn', 'bad', 'bad']);
+    const tones = ['full', 'reduced', 'no_namespaces', 'none', 'novel'].map(tierTone);
+    expect(tones).toEqual(['good', 'warn', 'warn', 'bad', 'bad']);
   });
   it('shows one that this window does not know by its tag', () => {
     expect(wallName('moat').name).toBe('moat');

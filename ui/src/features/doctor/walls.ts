@@ -26,5 +26,5 @@ export function wallStands(wall: WallReport): { word: string; tone: Tone } {
 
 /** The mark of an isolation tier. Its words come from the engine. */
 export function tierTone(tier: string): Tone {
-  return tier === 'full' ? 'good' : tier === 'reduced' ? 'warn' : 'bad';
+  return tier === 'full' ? 'good' : tier === 'reduced' || tier === 'no_namespaces' ? 'warn' : 'bad';
 }

@@ -15,7 +15,7 @@ pub struct DoctorRequest {
 /// What holds here.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
 pub struct DoctorReport {
-    /// `full`, `reduced`, `none`.
+    /// `full`, `reduced` (a wall is missing), `no_namespaces` (a run can be started where that is accepted), `none`.
     pub tier: String,
     /// The tier by what it stops, in words.
     pub words: String,

@@ -1,7 +1,9 @@
 //! Runs: made, listed, shown, followed, steered.
 
 use super::{BaseView, Preparation};
-use foreman_domain::{At, Event, EventSeq, OrderId, Outcome, Revision, RunId, RunState, Wall};
+use foreman_domain::{
+    At, Event, EventSeq, OrderId, Outcome, Revision, RunId, RunState, Tier, Wall,
+};
 use foreman_policy::{Bounds, SecretUse, Toolchain};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,6 +41,9 @@ pub struct RunCreate {
     pub hold_reads: bool,
     /// Walls that may be missing, by name.
     pub accept_weaker: Vec<Wall>,
+    /// Run it without any cage. Never for a run that nobody attends.
+    #[serde(default)]
+    pub unconfined: bool,
     /// Program and arguments; empty where `agent` says what to run.
     pub argv: Vec<String>,
     /// An agent that has a driver, instead of a program and arguments.
@@ -76,6 +81,7 @@ impl RunCreate {
             unattended: false,
             hold_reads: false,
             accept_weaker: Vec::new(),
+            unconfined: false,
             argv,
             agent: None,
             env: Vec::new(),
@@ -155,6 +161,9 @@ pub struct RunView {
     pub worktree: PathBuf,
     /// Isolation tier in words.
     pub tier: String,
+    /// The tier itself.
+    #[serde(default)]
+    pub confinement: Tier,
     /// Open blocks.
     pub open_blocks: u32,
     /// When it was created.

@@ -49,6 +49,7 @@ impl Arbiter {
         let before = inner.lock().policy.clone();
         let (applied, seq) = inner.put_in_force(policy, &amendment, block.as_ref());
         inner.hide_unwanted(&before, At::now()).await;
+        inner.walls_moved.notify_one();
         inner.feed.wait_durable(seq).await.map_err(|error| {
             let message =
                 format!("The decision is in force, but not all of it is on disk: {error}");

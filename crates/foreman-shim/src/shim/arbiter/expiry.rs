@@ -40,6 +40,7 @@ impl Inner {
         let _one_at_a_time = self.applying.lock().await;
         let policy = self.lock().policy.clone();
         self.hide_unwanted(&policy, at).await;
+        self.walls_moved.notify_one();
     }
 
     /// Cuts what no rule allows at this time. Gives how long it is to the next end of a rule.

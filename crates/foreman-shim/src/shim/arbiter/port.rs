@@ -6,6 +6,7 @@ use super::{Answer, Arbiter, Connection, Inner, Phase};
 use crate::shim::blocks::Held;
 use crate::why::Status;
 use foreman_cage::gateway::{Attempt, Closed, ConnectionId, HolderProbe, Judge, Verdict};
+use foreman_cage::{PROBE_ADDRESS, PROBE_NAME};
 use foreman_domain::{At, BlockId, Decider, HoldId, Host, Protocol, Subject};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,11 @@ use tokio::time::timeout;
 
 /// Longest wait for the process behind a hold before its block is told without it.
 const HOLDER_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Whether only our own probes have a reason to connect there.
+fn is_of_probes(host: &Host, port: u16) -> bool {
+    *host == Host::Address((*PROBE_ADDRESS.ip()).into()) && port == PROBE_ADDRESS.port()
+}
 
 /// A hold that waits. Dropped without an answer, it gives up.
 pub(super) struct Waiting<'a> {
@@ -85,7 +91,8 @@ impl Judge for Arbiter {
 
     fn looked_up(&self, name: &str) {
         let mut state = self.0.lock();
-        if state.phase == Phase::Open {
+        // Our own probes ask for it, too, while a run goes on.
+        if state.phase == Phase::Open && name != PROBE_NAME {
             self.0.retell(
                 &mut state,
                 Retold::LookedUp {
@@ -140,7 +147,7 @@ impl Judge for Arbiter {
 
     fn refused_again(&self, protocol: Protocol, host: Host, port: u16, why: &str, count: u64) {
         let mut state = self.0.lock();
-        if state.phase != Phase::Open {
+        if state.phase != Phase::Open || is_of_probes(&host, port) {
             return;
         }
         let subject = Subject::Egress {

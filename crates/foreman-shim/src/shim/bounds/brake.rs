@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 /// What a paused cage is paused by.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(in crate::shim) enum Held {
     Signals(Paused),
     Frozen,
 }
@@ -36,6 +36,11 @@ impl Brake {
             // The sender lives in `self`, so this cannot be.
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Whether it is paused at this moment.
+    pub(in crate::shim) fn is_pulled(&self) -> bool {
+        *self.paused.borrow()
     }
 
     /// Pauses everything in the cage; no step begins until it goes on, and where a reason is given, no

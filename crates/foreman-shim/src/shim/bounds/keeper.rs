@@ -1,6 +1,7 @@
 //! What keeps the bounds of one run, and how they are set.
 
 use super::Brake;
+use super::brake::Held;
 use super::group::Group;
 use super::limits::{Clock, Limits, words};
 use super::oom;
@@ -97,6 +98,22 @@ impl Keeper {
             group.limit_cpu(millicores)?;
         }
         Ok(())
+    }
+
+    /// Pauses the cage as far as that can be done; no shell is opened in it meanwhile.
+    pub(in crate::shim) async fn pause(&self, cage: &Cage, why: &str) -> Option<Held> {
+        let pulled = self.brake.pull(cage, self.tier.group(), Some(why)).await;
+        pulled
+            .inspect_err(|error| tracing::warn!(%error, "a run could not be paused"))
+            .ok()
+    }
+
+    /// Lets a paused cage go on.
+    ///
+    /// # Errors
+    /// When it stays frozen.
+    pub(in crate::shim) async fn go_on(&self, cage: &Cage, held: Held) -> io::Result<()> {
+        self.brake.release(cage, self.tier.group(), held).await
     }
 
     pub(super) fn note_memory(&self, bytes: u64) {

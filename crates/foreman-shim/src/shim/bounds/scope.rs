@@ -30,6 +30,13 @@ trait Manager {
         properties: &[(&str, Value<'_>)],
         auxiliary: &[(&str, &[(&str, Value<'_>)])],
     ) -> zbus::Result<zbus::zvariant::OwnedObjectPath>;
+
+    fn attach_processes_to_unit(
+        &self,
+        name: &str,
+        group: &str,
+        processes: &[u32],
+    ) -> zbus::Result<()>;
 }
 
 /// Where the user's bus is.
@@ -38,14 +45,16 @@ pub(super) fn bus() -> Option<PathBuf> {
     bus.exists().then_some(bus)
 }
 
-/// Has the manager at `bus` make a scope with these processes; gives the scope's group below `mount`.
+/// Has the manager at `bus` make a scope with these processes, and with all that come of them meanwhile; gives
+/// the scope's group below `mount`.
 pub(super) async fn begin(
     bus: &Path,
     mount: &Path,
     run: &str,
-    processes: &[u32],
+    processes: impl Fn() -> Vec<u32>,
 ) -> io::Result<PathBuf> {
-    let first = *processes.first().ok_or(io::ErrorKind::InvalidInput)?;
+    let known = processes();
+    let first = *known.first().ok_or(io::ErrorKind::InvalidInput)?;
     let asking = async {
         let address = format!("unix:path={}", bus.display());
         let connection = Builder::address(address.as_str())?.build().await?;
@@ -53,7 +62,7 @@ pub(super) async fn begin(
         let description = format!("Foreman run {run}");
         let properties = [
             ("Description", Value::from(description)),
-            ("PIDs", Value::from(processes.to_vec())),
+            ("PIDs", Value::from(known)),
             ("Delegate", Value::from(true)),
             // A process too large is the run's affair: its scope goes on.
             ("OOMPolicy", Value::from("continue")),
@@ -64,10 +73,10 @@ pub(super) async fn begin(
         manager
             .start_transient_unit(&name, "fail", &properties, &[])
             .await
-            .map(|_job| name)
+            .map(|_job| (name, manager))
     };
     let asked = timeout(PATIENCE, asking).await;
-    let name = asked
+    let (name, manager) = asked
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
         .map_err(io::Error::other)?;
     // The answer says that there is a job for it, not that it is done.
@@ -79,14 +88,40 @@ pub(super) async fn begin(
                     .file_name()
                     .is_some_and(|known| known == name.as_str())
             {
-                return Ok(mount.join(group));
+                return Ok::<_, io::Error>(group);
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
     };
-    timeout(PATIENCE, arriving)
+    // What was forked before its parent had arrived was left behind, in a group that only the manager may take
+    // it out of.
+    let gathering = async {
+        let group = arriving.await?;
+        loop {
+            let outside = processes()
+                .into_iter()
+                .filter(|pid| is_outside(*pid, &group));
+            let outside: Vec<u32> = outside.collect();
+            if outside.is_empty() {
+                return Ok(mount.join(group));
+            }
+            let attached = manager.attach_processes_to_unit(&name, "", &outside).await;
+            if let Err(error) = attached {
+                // One of them may have ended meanwhile.
+                tracing::debug!(%error, "processes could not be taken into the scope");
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
+    };
+    timeout(PATIENCE, gathering)
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+/// Whether a process lives in another group than this one or one below it. One that has ended lives in none.
+fn is_outside(process: u32, group: &Path) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
+    group_of(&text).is_some_and(|found| !found.starts_with(group))
 }
 
 /// The group of the second version that `/proc/<pid>/cgroup` names, without its leading slash.
@@ -113,12 +148,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bus");
         let (mount, process) = (Path::new("/nowhere"), std::process::id());
-        assert!(begin(&path, mount, "x", &[process]).await.is_err());
+        assert!(begin(&path, mount, "x", || vec![process]).await.is_err());
         // One that hangs up at once.
         let listener = UnixListener::bind(&path).unwrap();
         let hanging_up = std::thread::spawn(move || drop(listener.accept()));
-        assert!(begin(&path, mount, "x", &[process]).await.is_err());
+        assert!(begin(&path, mount, "x", || vec![process]).await.is_err());
         hanging_up.join().unwrap();
-        assert!(begin(&path, mount, "x", &[]).await.is_err());
+        assert!(begin(&path, mount, "x", Vec::new).await.is_err());
     }
 }

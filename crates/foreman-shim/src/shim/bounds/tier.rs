@@ -69,8 +69,8 @@ pub(in crate::shim) async fn choose(cage: &Cage, run: &str) -> Tier {
             "below one that is delegated to this user",
         ),
         Ok(Place::Ask(bus)) => {
-            let processes = cage.on_the_host();
-            match scope::begin(&bus, Path::new(MOUNT), run, &processes).await {
+            let processes = || cage.on_the_host();
+            match scope::begin(&bus, Path::new(MOUNT), run, processes).await {
                 Ok(scope) => settle(cage, &scope, "cage", "made by your service manager"),
                 Err(error) => Tier::Watchdog {
                     why: format!("the user's service manager gave no control group ({error})"),
@@ -166,10 +166,24 @@ pub(super) fn place(mount: &Path, own: &str) -> Result<Place, &'static str> {
     {
         return Ok(Place::Delegated(parent));
     }
-    scope::bus().map(Place::Ask).ok_or(
+    let bus = scope::bus().ok_or(
         "no control group is delegated to this user, and there is no service manager of the user's \
          to ask for one",
-    )
+    )?;
+    // To the manager our numbers of processes would be those of others.
+    if !has_the_managers_numbers() {
+        return Err(
+            "this runs in a process namespace of its own, so the user's service manager cannot be told \
+             which processes are meant",
+        );
+    }
+    Ok(Place::Ask(bus))
+}
+
+/// Whether we are in the machine's own process namespace, whose number never changes.
+fn has_the_managers_numbers() -> bool {
+    const FIRST: &str = "pid:[4026531836]";
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace.as_os_str() == FIRST)
 }
 
 fn may_be_divided(group: &Path) -> bool {

@@ -61,3 +61,26 @@ fn step(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     let code = code as u16; // every code used here fits
     libc::sock_filter { code, jt, jf, k }
 }
+
+/// Becomes the program, as the same user, in a user namespace below which the kernel makes no other: there
+/// the switch is off for real. Everything else stays the machine's.
+///
+/// # Errors
+/// This machine has it switched off altogether, or the program could not be started.
+pub fn namespaces(words: &[&str]) -> Result<()> {
+    let Some((&program, arguments)) = words.split_first() else {
+        bail!("usage: fm-attack without-namespaces PROGRAM ARGUMENTS…");
+    };
+    let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
+    // SAFETY: plain numbers; this process has one thread.
+    if unsafe { libc::unshare(libc::CLONE_NEWUSER) } != 0 {
+        return Err(Error::last_os_error()).context("make a user namespace");
+    }
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+    // Counts for everything below the namespace that the caller has just made.
+    std::fs::write("/proc/sys/user/max_user_namespaces", "0").context("switch them off")?;
+    // An ordinary user's capabilities end with this exec.
+    Err(std::process::Command::new(program).args(arguments).exec()).context(program.to_owned())
+}

@@ -2,7 +2,8 @@
 //! where each must fail, and uncaged as the control, where each must succeed.
 //!
 //! `fm-attack ATTACK ARGUMENTS…`; `fm-attack agent FOLDER` runs such commands for a test (see
-//! `foreman_testkit::Arena`); `fm-attack without-nf-tables PROGRAM…` plays a poorer machine.
+//! `foreman_testkit::Arena`); `fm-attack without-nf-tables PROGRAM…` and
+//! `fm-attack without-namespaces PROGRAM…` play poorer machines.
 
 mod agent;
 mod files;
@@ -27,6 +28,9 @@ fn main() -> Result<()> {
     }
     if attack == "without-nf-tables" {
         return lacking::nf_tables(rest);
+    }
+    if attack == "without-namespaces" {
+        return lacking::namespaces(rest);
     }
     let saw = network::attack(attack, rest)
         .or_else(|| kernel::attack(attack, rest))
