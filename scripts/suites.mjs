@@ -83,6 +83,29 @@ async function execute(wanted, { minutes = 20, args = [], only = true } = {}) {
   return { code, output };
 }
 
+/** Who reads what strangers write: properties over made-up and damaged input. */
+const PARSERS = [
+  { package: "foreman-cage", target: "foreman_cage", filter: "any_" }, // held calls, packets, DNS, netlink
+  { package: "foreman-policy", target: "foreman_policy", filter: "any_" }, // policy files and what rules are made of
+  { package: "foreman-shim", target: "it", filter: "hostile::" }, // the journal, the runner protocol, the station
+  { package: "foreman-agent", target: "it", filter: "any_" }, // lines of agents
+  { package: "foreman-engine", target: "foreman_engine", filter: "any_" }, // order files
+];
+
+/** Tries the parsers with other input each round, until the time is over or one of them fails. */
+export async function fuzz(minutes) {
+  const end = Date.now() + minutes * 60_000;
+  for (let rounds = 1; ; rounds += 1) {
+    let output = "";
+    for (const { package: name, target, filter } of PARSERS) {
+      const done = await execute((item) => item.package === name && item.target === target, { args: [filter] });
+      output += done.output;
+      if (done.code !== 0) return { code: done.code, output };
+    }
+    if (Date.now() >= end) return { code: 0, output: `${output}\n${rounds} rounds\n` };
+  }
+}
+
 const whole = (target, options) => () => execute((item) => item.package === "tests" && item.target === target, options);
 
 async function deny() {
@@ -133,6 +156,7 @@ export const SUITES = [
       }),
   },
   { name: "unit", run: () => execute((item) => item.package !== "tests") },
+  { name: "fuzz", run: () => fuzz(1) },
   { name: "product", run: whole("product") },
   { name: "blackbox", run: whole("blackbox") },
   // Real agents only where `npm run test:agents` has installed them.

@@ -7,6 +7,7 @@
 )]
 
 mod asking;
+mod damaged;
 mod recordings;
 
 use foreman_agent::conformance::{CASES, Candidate};

@@ -295,6 +295,7 @@ pub(crate) fn decode(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn decoded(number: i64, arguments: [u64; 6]) -> Call {
         let call = Notification::of(number, arguments);
@@ -339,5 +340,21 @@ mod tests {
             panic!("no open");
         };
         assert!(flags.limited && flags.mode == 0o640 && flags.has(libc::O_RDWR));
+    }
+
+    proptest! {
+        #[test]
+        fn any_call_can_be_decoded(
+            number in prop_oneof![
+                4 => prop::sample::select(numbers().collect::<Vec<_>>()),
+                1 => any::<i64>(),
+            ],
+            arguments: [u64; 6],
+            how: Option<[u64; 3]>,
+        ) {
+            let known = numbers().any(|known| known as libc::c_int == number as libc::c_int);
+            let call = decode(&Notification::of(number, arguments), |_, _| how);
+            prop_assert!(known || call.is_none(), "{number} is no call on files");
+        }
     }
 }

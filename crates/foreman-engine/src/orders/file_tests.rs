@@ -2,6 +2,7 @@ use super::*;
 use crate::api::OrderGate;
 use foreman_domain::Code;
 use foreman_schedule::{Autonomy, Cadence, Enforcement, Impact, Missed};
+use proptest::prelude::*;
 
 fn source(name: &str, text: &str) -> OrderSource {
     OrderSource {
@@ -302,5 +303,30 @@ fn a_policy_that_is_a_pipe_or_too_large_is_refused_without_waiting() {
         };
         let failure = parse(&source).unwrap_err();
         assert!(failure.message.contains(word), "{failure}");
+    }
+}
+
+/// Lines of an order in any order, some of them damaged, behind any kind of front matter.
+fn order_text() -> impl Strategy<Value = String> {
+    let line = prop_oneof![
+        6 => prop::sample::select(WHOLE.lines().collect::<Vec<_>>()).prop_map(str::to_owned),
+        1 => prop::sample::select(vec!["[[order]]", "+++", "---", "a: &b [*b]", "? !!x", "x = {", "- - -"])
+            .prop_map(str::to_owned),
+        1 => "[a-z_]{1,8} ?[=:] ?[\"\\[{]?\\PC{0,12}",
+    ];
+    let head = prop::sample::select(vec!["", "+++\n", "---\n", "\u{feff}---\n"]);
+    (head, prop::collection::vec(line, 0..20))
+        .prop_map(|(head, lines)| format!("{head}{}", lines.join("\n")))
+}
+
+proptest! {
+    #[test]
+    fn any_order_file_is_read_or_refused_in_a_sentence(
+        name in prop::sample::select(vec!["x.toml", "x.md", "-"]),
+        text in prop_oneof![4 => order_text(), 1 => any::<String>()],
+    ) {
+        if let Err(failure) = parse(&source(name, &text)) {
+            prop_assert!(!failure.message.chars().any(char::is_control), "{failure:?}");
+        }
     }
 }

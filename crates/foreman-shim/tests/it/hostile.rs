@@ -143,7 +143,7 @@ fn journal(count: u64) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn a_line_of_the_runner_protocol_is_read_or_refused(bytes in hostile(requests())) {
