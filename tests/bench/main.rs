@@ -65,7 +65,8 @@ const FULL: Size = Size {
     refs: 10_000,
     at_once: 20,
     idle: 50,
-    idle_for: Duration::from_secs(20),
+    // As long as it takes until each of them has proven its walls again.
+    idle_for: Duration::from_secs(60),
     ingest: 500_000,
     log: 10_000_000,
     pages: 1_000,

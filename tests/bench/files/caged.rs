@@ -115,5 +115,7 @@ fn spec(folder: &Path, shown: &[PathBuf]) -> CageSpec {
         root_maps_to: 65534,
         hidden: vec![],
         accept_weaker: vec![],
+        confinement: foreman_cage::Confinement::Namespaces,
+        private: None,
     }
 }
