@@ -151,6 +151,22 @@ describe('merging', () => {
     expect(calls['runMerge']).toHaveBeenCalledExactlyOnceWith({ run: 'r7k2mqdx', expect: 'e1', despite_checks: 'flaky' });
   });
 
+  it('needs an explicit word for a secret', async () => {
+    await review(sampleDiff({ refusal: 'its commits contain the secret "TOKEN"', refused_for: 'secret' }));
+    answer('runMerge', sampleRun({ state: 'merged', commit: 'c' } as never));
+    press('merge');
+    await flushPromises();
+    expect(body()).toContain('Its commits contain the secret "TOKEN".');
+    press('merge-confirm');
+    await flushPromises();
+    expect(calls['runMerge']).not.toHaveBeenCalled();
+    document.querySelector<HTMLInputElement>('[role="dialog"] input[type="checkbox"]')?.click();
+    await flushPromises();
+    press('merge-confirm');
+    await flushPromises();
+    expect(calls['runMerge']).toHaveBeenCalledExactlyOnceWith({ run: 'r7k2mqdx', expect: 'e1', with_secrets: true });
+  });
+
   it('shows what is new when the run has moved', async () => {
     await review(sampleDiff());
     const later = sampleDiff({ expect: 'e2', head: 'd'.repeat(40) });

@@ -18,6 +18,14 @@ const WAIT_MS = 20_000;
 /** Pause after a question about the queue that could not be answered. */
 const PAUSE_MS = 2000;
 
+/** What is said with a merge that is refused without it. */
+export interface MergeWords {
+  /** Why it may be merged although its checks did not pass. */
+  readonly despite: string | null;
+  /** The secret in its commits may go along. */
+  readonly secrets: boolean;
+}
+
 export function createReview(run: () => RunView) {
   const live = useLive();
   const flow = shallowRef<Flow>(START);
@@ -88,8 +96,9 @@ export function createReview(run: () => RunView) {
     return answer.ok ? answer.value : null;
   }
 
-  function request(despite: string | null): MergeRequest {
-    return { run: run().id, expect: flow.value.diff?.expect ?? '', ...(despite === null ? {} : { despite_checks: despite }) };
+  function request({ despite, secrets }: MergeWords): MergeRequest {
+    const words = { ...(despite === null ? {} : { despite_checks: despite }), ...(secrets ? { with_secrets: true } : {}) };
+    return { run: run().id, expect: flow.value.diff?.expect ?? '', ...words };
   }
 
   async function place(): Promise<void> {
@@ -134,9 +143,9 @@ export function createReview(run: () => RunView) {
     },
     looked: () => tell({ is: 'looked' }),
     dismiss: () => ([failure.value, synced.value] = [null, null]),
-    merge: (despite: string | null) => act('It is being merged.', () => call.runMerge(request(despite))),
-    async queue(despite: string | null) {
-      const put = await act('It is being put into the merge queue.', () => call.mergeQueue(request(despite)));
+    merge: (words: MergeWords) => act('It is being merged.', () => call.runMerge(request(words))),
+    async queue(words: MergeWords) {
+      const put = await act('It is being put into the merge queue.', () => call.mergeQueue(request(words)));
       if (put) entry.value = put;
       return put;
     },

@@ -10,6 +10,8 @@ export type Reason = string | null;
 
 export interface Verdict {
   readonly merge: Reason;
+  /** Why a merge cannot even be asked for, with the words that it needs. */
+  readonly askMerge: Reason;
   readonly queue: Reason;
   readonly sync: Reason;
   readonly discard: Reason;
@@ -18,6 +20,8 @@ export interface Verdict {
   readonly push: Reason;
   /** Checks did not pass and nothing else is in the way: a merge needs a written reason. */
   readonly despite: boolean;
+  /** Its commits hold a secret, or that cannot be told: a merge needs an explicit word. */
+  readonly secret: boolean;
 }
 
 export interface Seen {
@@ -67,18 +71,23 @@ export function verdictOf({ run, diff, entry, doing }: Seen): Verdict {
   const ready = review ?? common ?? (diff ? null : 'Its changes are being read.');
   const moved = diff?.gate?.base_moved ?? 0;
   const failed = notPassed(diff?.gate?.checks ?? []);
-  const despite = ready === null && moved === 0 && failed.length > 0 && diff?.refused_for === 'checks';
+  const mayAnyway = ready === null && moved === 0;
+  const despite = mayAnyway && failed.length > 0 && diff?.refused_for === 'checks';
+  const secret = mayAnyway && diff?.refused_for === 'secret';
   const behind = moved > 0 ? `${run.base_branch} has ${count(moved, 'commit')} that it does not build on. Sync and re-check, or merge by the queue.` : null;
   const refused = diff?.refusal ? asSentence(diff.refusal) : null;
+  const merge = ready ?? behind ?? refused;
   return {
-    merge: ready ?? behind ?? refused,
-    queue: ready ?? (moved === 0 && refused !== null && !despite ? refused : null),
+    merge,
+    askMerge: despite || secret ? null : merge,
+    queue: ready ?? (moved === 0 && refused !== null && !despite && !secret ? refused : null),
     sync: review ?? common,
     discard: common ?? discardReason(run),
     restore: common ?? (run.state === 'discarded' ? null : 'It is not discarded.'),
     send: doing ?? queued ?? (run.state === 'review' ? null : 'Comments can be sent while the run waits for a review.'),
     push: ready,
     despite,
+    secret,
   };
 }
 
