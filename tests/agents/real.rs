@@ -4,15 +4,16 @@
 use crate::checkout;
 use crate::scripted::{outcome, run_agent, said};
 use anyhow::{Context, Result, ensure};
-use foreman_domain::{AgentEvent, AgentOutcome};
+use foreman_domain::{AgentEvent, AgentOutcome, BlockState, EventKind, Subject};
 use foreman_testkit::suite::{Case, Verdict};
-use foreman_testkit::{Bench, MAIN_V4, Stage, repos};
+use foreman_testkit::{Bench, LiveRun, MAIN_V4, PATIENCE, Product, Stage, repos, until};
 use std::fs;
 use std::path::PathBuf;
 
 /// Where the model is, as agents are told.
 const MODEL: &str = "http://model.agents.example:8099";
 const MODEL_BLOCK: &str = "tcp model.agents.example:8099";
+const BLOCKED: &str = "tcp blocked.example:80";
 
 struct Agent {
     name: &'static str,
@@ -23,7 +24,7 @@ struct Agent {
     tries: &'static [&'static str],
 }
 
-static AGENTS: [Agent; 5] = [
+static AGENTS: [Agent; 6] = [
     Agent {
         name: "pi",
         settings: (
@@ -91,6 +92,19 @@ static AGENTS: [Agent; 5] = [
         ],
         tries: &[],
     },
+    Agent {
+        name: "claude",
+        settings: (".claude/settings.json", "{}"),
+        options: &[
+            "--model",
+            "scripted-1",
+            "--env",
+            "ANTHROPIC_API_KEY=x",
+            "--env",
+            "ANTHROPIC_BASE_URL=@MODEL@",
+        ],
+        tries: &[],
+    },
 ];
 
 /// The model server's command line, for the far side.
@@ -143,12 +157,67 @@ fn installed(program: &str) -> Option<PathBuf> {
     bin.join(program).exists().then_some(bin)
 }
 
-fn does_a_job(stage: &Stage, agent: &Agent) -> Result<Verdict> {
-    let (Some(bin), Some(node)) = (installed(agent.name), installed("node")) else {
-        return Ok(Verdict::Skipped(format!(
+/// Where the operator has Claude Code: nobody but its user may install it, so no test does.
+const CLAUDE: &str = "FOREMAN_TEST_CLAUDE";
+
+fn place_of(agent: &Agent) -> std::result::Result<PathBuf, String> {
+    if agent.name == "claude" {
+        let Some(bin) = std::env::var_os(CLAUDE).map(PathBuf::from) else {
+            return Err(format!(
+                "set {CLAUDE} to the folder of your own program \"claude\" to try it"
+            ));
+        };
+        return match bin.join("claude").exists() {
+            true => Ok(bin),
+            false => Err(format!(
+                "there is no program \"claude\" in {}",
+                bin.display()
+            )),
+        };
+    }
+    installed(agent.name).ok_or_else(|| {
+        format!(
             "{} is not installed; `npm run test:agents` does that",
             agent.name
-        )));
+        )
+    })
+}
+
+/// Blocks that were opened, as far as these subjects go.
+fn open(run: &LiveRun, is: impl Fn(&Subject) -> bool) -> Vec<String> {
+    let events = run.events();
+    let blocks = events.iter().filter_map(|event| match &event.kind {
+        EventKind::Block { block } if block.state == BlockState::Open && is(&block.subject) => {
+            Some(block.id.to_string())
+        }
+        _ => None,
+    });
+    blocks.collect()
+}
+
+/// Says yes to what the agent asks by its own rules.
+fn answer_questions(
+    product: &Product<'_>,
+    run: &LiveRun,
+    answered: &mut Vec<String>,
+) -> Result<()> {
+    for block in open(run, |subject| matches!(subject, Subject::Question { .. })) {
+        if !answered.contains(&block) {
+            product.amend(&block, &[])?;
+            answered.push(block);
+        }
+    }
+    Ok(())
+}
+
+fn does_a_job(stage: &Stage, agent: &Agent) -> Result<Verdict> {
+    let bin = match place_of(agent) {
+        Ok(bin) => bin,
+        Err(why) => return Ok(Verdict::Skipped(why)),
+    };
+    let Some(node) = installed("node") else {
+        let why = "node is not installed; `npm run test:agents` does that";
+        return Ok(Verdict::Skipped(why.to_owned()));
     };
     let bench = &stage.bench;
     let can_read = bench.shell(
@@ -193,10 +262,17 @@ fn does_a_job(stage: &Stage, agent: &Agent) -> Result<Verdict> {
         }
     }
     product.amend(&block, &[])?;
-    let blocked = run
-        .block("tcp blocked.example:80")
-        .with_context(|| run.story())?;
-    product.amend(&blocked, &[])?;
+    let mut answered = Vec::new();
+    let blocked = until("the blocked host is held", PATIENCE, || {
+        answer_questions(&product, &run, &mut answered)?;
+        Ok(open(&run, |subject| subject.to_string() == BLOCKED).pop())
+    });
+    product.amend(&blocked.with_context(|| run.story())?, &[])?;
+    let over = until("the agent asks no more", PATIENCE, || {
+        answer_questions(&product, &run, &mut answered)?;
+        Ok(run.is_over().then_some(()))
+    });
+    over.with_context(|| run.story())?;
     let code = run.ended().with_context(|| run.story())?;
     ensure!(code == 0, "{code}: {}", run.story());
     let events = run.events();

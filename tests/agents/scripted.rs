@@ -26,7 +26,7 @@ pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
 }
 
 /// The product, with a program of this name first on the operator's search path.
-fn with_agent<'a>(stage: &'a Stage, name: &str, script: &str) -> Result<Product<'a>> {
+pub fn with_agent<'a>(stage: &'a Stage, name: &str, script: &str) -> Result<Product<'a>> {
     let bin = stage.bench.scratch("bin")?;
     let path = bin.join(name);
     stage.bench.write(&path, script)?;
@@ -186,7 +186,7 @@ fn an_agent_that_failed_and_ended_with_code_0_is_a_failure(stage: &Stage) -> Res
 }
 
 /// Speaks the Agent Client Protocol as far as a case needs it; `$1` of `answer` is what came back.
-const ASKING: &str = r#"#!/bin/sh
+pub const ASKING: &str = r#"#!/bin/sh
 say() { printf '%s\n' "$1"; }
 read -r initialize; case "$initialize" in *'"terminal":false'*) ;; *) exit 9;; esac
 say '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{}}}'
@@ -217,6 +217,8 @@ exit 3
     let product = with_agent(stage, "opencode", &script)?;
     let repo = repos::plain(&stage.bench, "scripted-acp")?;
     let run = run_agent(&product, &repo, "opencode", &[])?;
+    let block = run.block(r#"question of opencode: execute {"command":"x"}"#)?;
+    product.amend(&block, &[])?;
     ensure!(run.ended()? == 0, "{}", run.story());
     let events = run.events();
     ensure!(

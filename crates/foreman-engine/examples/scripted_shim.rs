@@ -374,6 +374,7 @@ impl Shim {
             holders: vec![],
             socket: None,
             breach: None,
+            question: None,
         };
         blocks.push(block.clone());
         block

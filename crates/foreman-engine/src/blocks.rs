@@ -191,7 +191,10 @@ impl Context {
                         Ground::Open { .. } => None,
                     }
                 }
-                Subject::Egress { .. } | Subject::Socket { .. } | Subject::Bound { .. } => None,
+                Subject::Egress { .. }
+                | Subject::Socket { .. }
+                | Subject::Bound { .. }
+                | Subject::Question { .. } => None,
             },
             Some(_) | None => None,
         };

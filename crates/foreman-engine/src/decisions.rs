@@ -13,7 +13,7 @@ use crate::live::LiveRun;
 use crate::tokens;
 use foreman_domain::{
     AmendmentId, AmendmentState, At, Block, BlockId, BlockState, BoundKind, Code, Decider,
-    EventKind, Failure, HoldId, Revision, RunId, Scope, Surface,
+    EventKind, Failure, HoldId, Revision, RunId, Scope, Subject, Surface,
 };
 use foreman_policy::{Rule, Use, figure_in_words, parse_bounds};
 use foreman_shim::client::{Applied, ClientError};
@@ -412,7 +412,14 @@ fn chosen(
         ));
     }
     let scope = match (request.scope, request.rule) {
-        (None, None) => Some(Scope::Run),
+        // What an agent asks is about this one; an answer for longer is asked for by name.
+        (None, None) => match card.block.subject {
+            Subject::Question { .. } => Some(Scope::Once),
+            Subject::Egress { .. }
+            | Subject::File { .. }
+            | Subject::Socket { .. }
+            | Subject::Bound { .. } => Some(Scope::Run),
+        },
         (scope, _) => scope,
     };
     let candidate = offered.into_iter().find(|candidate| {
@@ -443,10 +450,8 @@ fn chosen(
     if let Some(expires) = request.expires {
         check_expiry(candidate.scope, expires, At::now())?;
         let Some(end) = rule.expires_mut() else {
-            return Err(
-                Failure::new(Code::Usage, "a raised bound has no end of its own")
-                    .hint("Leave the end out: `foreman policy revoke` takes it back at any time."),
-            );
+            return Err(Failure::new(Code::Usage, "that has no end of its own")
+                .hint("Leave the end out: `foreman policy revoke` takes it back at any time."));
         };
         *end = Some(expires);
         words = format!("{words}, and no longer than until {expires}");

@@ -5,13 +5,14 @@
 //! rule, and a "once" rule for a hold it does not count, are as if they were not there.
 
 mod files;
+mod questions;
 mod sockets;
 mod words;
 
 pub(crate) use words::{doing, shown};
 
 use crate::floor::subject_floor;
-use crate::{Denial, EgressRule, Layer, PathRule, Policy, RuleId, SocketRule, Use};
+use crate::{Denial, EgressRule, Layer, PathRule, Policy, QuestionRule, RuleId, SocketRule, Use};
 use foreman_domain::{AmendmentId, At, Decider, FileAccess, HoldId, Host, Subject};
 use ipnet::IpNet;
 use schemars::JsonSchema;
@@ -136,6 +137,7 @@ enum Found<'a> {
     Allowed(&'a EgressRule),
     Opened(&'a PathRule),
     Connected(&'a SocketRule),
+    Answered(&'a QuestionRule),
     Nothing,
 }
 
@@ -166,9 +168,10 @@ impl Policy {
                 resolves_to: None,
                 opens: Some(rule.opening()),
             },
-            Found::Connected(rule) => Ruling::Allow {
-                rule: rule.origin.id.clone(),
-                amendment: rule.origin.amendment.clone(),
+            Found::Connected(SocketRule { origin, .. })
+            | Found::Answered(QuestionRule { origin, .. }) => Ruling::Allow {
+                rule: origin.id.clone(),
+                amendment: origin.amendment.clone(),
                 resolves_to: None,
                 opens: None,
             },
@@ -212,6 +215,12 @@ impl Policy {
                 rule: Some(rule.origin.id.clone()),
                 words: words::opened(rule, &rule.origin, rule.expires),
             },
+            Found::Answered(rule) => Explained {
+                verdict: Verdict::Allowed,
+                layer: Some(rule.origin.layer),
+                rule: Some(rule.origin.id.clone()),
+                words: words::opened(rule, &rule.origin, None),
+            },
             Found::Nothing => Explained {
                 verdict: Verdict::Held,
                 layer: None,
@@ -244,6 +253,7 @@ impl Policy {
             Subject::Socket { .. } => self.find_socket(question, now),
             // What a bound leaves is no matter of rules.
             Subject::Bound { .. } => Found::Nothing,
+            Subject::Question { .. } => self.find_answer(question),
         }
     }
 
@@ -317,7 +327,9 @@ impl Denial {
                     || (resolved.is_none() && same(&self.subject, &unresolved(subject)))
             }
             Subject::File { access, path } => files::is_in(*access, path, subject),
-            Subject::Socket { .. } | Subject::Bound { .. } => self.subject == *subject,
+            Subject::Socket { .. } | Subject::Bound { .. } | Subject::Question { .. } => {
+                self.subject == *subject
+            }
         }
     }
 }

@@ -136,7 +136,8 @@ impl Status {
                 Subject::Egress { .. }
                 | Subject::File { .. }
                 | Subject::Socket { .. }
-                | Subject::Bound { .. } => {
+                | Subject::Bound { .. }
+                | Subject::Question { .. } => {
                     "Neither a rule nor the operator can open it; do without it."
                 }
             },

@@ -26,6 +26,7 @@ fn block(number: u32, at: &str, state: BlockState) -> BlockView {
             holders: vec![],
             socket: None,
             breach: None,
+            question: None,
         },
         title: "a title that is longer than a menu has room for".into(),
         expect: String::new(),

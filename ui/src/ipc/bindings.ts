@@ -692,6 +692,8 @@ export type Block = {
 	socket?: SocketFacts | null,
 	/**  The figures, where a bound was reached. */
 	breach?: Breach | null,
+	/**  For a question of the agent, the answers that it offers. */
+	question?: QuestionFacts | null,
 } & BlockState;
 
 /**  One held or refused subject of a run, for example `r7k2mqdx-b1`. */
@@ -2553,6 +2555,8 @@ export type Policy = {
 	sockets?: SocketRule[],
 	/**  Bounds that were raised. */
 	bounds?: BoundRule[],
+	/**  Questions of its agent that are answered with yes. */
+	questions?: QuestionRule[],
 };
 
 /**  Whose policy: a run, or a repository. */
@@ -2757,6 +2761,34 @@ export type PushView = {
 	said: string[],
 };
 
+/**  What is known of an agent's question beside its subject. */
+export type QuestionFacts = {
+	/**  The answers that it offers, at most [`QUESTION_OPTIONS`]. */
+	options: QuestionOption[],
+};
+
+/**  An answer that the agent offers for a question of its own. */
+export type QuestionOption = {
+	/**  What it means. */
+	answer: PermissionAnswer,
+	/**  What the agent calls it, cut. Its own words, which promise nothing. */
+	words: string,
+};
+
+/**  Answers questions of an agent with yes. It opens nothing: what an agent may reach is up to the other rules. */
+export type QuestionRule = {
+	/**  Where it comes from. */
+	origin: Origin,
+	/**  Which agent's. */
+	agent: string,
+	/**  About which tool, as the agent names it. */
+	tool: string,
+	/**  About these arguments only; about any when absent. */
+	arguments?: string | null,
+	/**  For which holds it counts. */
+	applies?: Use,
+};
+
 /**  Pauses or resumes dispatching. What runs goes on. */
 export type QueuePause = {
 	/**  Only in this repository: any path inside it. */
@@ -2943,7 +2975,9 @@ PathRule |
 /**  Of a socket. */
 SocketRule | 
 /**  Of a bound. */
-BoundRule;
+BoundRule | 
+/**  Of questions of an agent. */
+QuestionRule;
 
 /**  Name of a rule within a policy, for example `order:2`, `amendment:r7k2mqdx-a1`. Opaque. */
 export type RuleId = string;
@@ -3690,7 +3724,15 @@ path: PathText } |
 /**  A bound that was reached. */
 { type: "bound"; 
 /**  Which. */
-bound: BoundKind };
+bound: BoundKind } | 
+/**  A question of the agent: whether it may do something, by its own rules. An answer opens no wall. */
+{ type: "question"; 
+/**  The agent. */
+agent: string; 
+/**  The tool, as the agent names it. */
+tool: string; 
+/**  What it wants to do, as JSON text: safe to show, and cut to [`crate::QUESTION_ARGUMENTS`]. */
+arguments: string };
 
 /**  Where an operator decides. Told to whoever comes late to the same card. */
 export type Surface = 

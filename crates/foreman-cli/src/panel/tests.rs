@@ -62,6 +62,7 @@ pub(crate) fn view(number: u32) -> BlockView {
             }],
             socket: None,
             breach: None,
+            question: None,
         },
         title: "demo".into(),
         expect: format!("token-{number}"),

@@ -131,6 +131,7 @@ impl Harness {
             cwd: String::new(),
             resume: None,
             mode: profile.mode.clone(),
+            patience: Some(profile.patience),
         };
         let mut argv = profile.argv(&text_of(&program)?, &conversation, choice.model.as_deref());
         let mut reads = vec![package_of(&program)];

@@ -216,7 +216,10 @@ fn is_about(kind: &EventKind, host: &str) -> bool {
 fn host_of(subject: &Subject) -> Option<String> {
     match subject {
         Subject::Egress { host, .. } => Some(host.to_string()),
-        Subject::File { .. } | Subject::Socket { .. } | Subject::Bound { .. } => None,
+        Subject::File { .. }
+        | Subject::Socket { .. }
+        | Subject::Bound { .. }
+        | Subject::Question { .. } => None,
     }
 }
 
