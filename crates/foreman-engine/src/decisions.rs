@@ -10,6 +10,7 @@ use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::{OrFail, already_decided, policy as policy_failure};
 use crate::live::LiveRun;
+use crate::programs::patience::came_late;
 use crate::tokens;
 use foreman_domain::{
     AmendmentId, AmendmentState, At, Block, BlockId, BlockState, BoundKind, Code, Decider,
@@ -56,7 +57,13 @@ impl Engine {
             scope,
             rule: Box::new(rule),
         };
-        self.decide(&card, ruled, words, key, request.surface).await
+        let surface = request.surface;
+        let decided = self.decide(&card, ruled, words, key, surface).await?;
+        let late = RunDetails::of(&card.run)?
+            .agent
+            .filter(|_| decided.in_force)
+            .and_then(|agent| came_late(&agent, &card.block, decided.amendment.decided_at));
+        Ok(Decided { late, ..decided })
     }
 
     /// Refuses a held subject for the rest of its run.
@@ -191,6 +198,7 @@ impl Engine {
             released: 0,
             refused: 0,
             cut: 0,
+            late: None,
         };
         if let Some(live) = self.live.get(id.run()) {
             self.bring_up_to_date(&live).await?;
@@ -247,6 +255,7 @@ impl Engine {
             released: counts.released,
             refused: counts.refused,
             cut: counts.cut,
+            late: None,
         })
     }
 

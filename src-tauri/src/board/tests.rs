@@ -33,6 +33,7 @@ fn block(number: u32, at: &str, state: BlockState) -> BlockView {
         candidates: vec![],
         decided: None,
         secrets_notice: None,
+        gives_up: None,
     }
 }
 

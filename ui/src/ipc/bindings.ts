@@ -749,6 +749,11 @@ export type BlockView = {
 	decided: string | null,
 	/**  What an operator must know before anything is opened for a run that has secrets, as a sentence. */
 	secrets_notice?: string | null,
+	/**
+	 *  When the agent of its run gives up what waits here, and what it does then, as a sentence; absent where it
+	 *  waits for as long as it takes.
+	 */
+	gives_up?: string | null,
 } & Block;
 
 /**  Blocks. */
@@ -1067,6 +1072,8 @@ export type Decided = {
 	refused: number,
 	/**  Connections cut. */
 	cut: number,
+	/**  Set when the agent had given up by then what was let go: what that means, as a sentence. */
+	late?: string | null,
 };
 
 /**  Who decided. */

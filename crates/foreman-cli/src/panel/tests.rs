@@ -83,6 +83,7 @@ pub(crate) fn view(number: u32) -> BlockView {
         ],
         decided: None,
         secrets_notice: None,
+        gives_up: None,
     }
 }
 
@@ -106,6 +107,7 @@ fn decided(number: u32) -> Decided {
         released: 1,
         refused: 0,
         cut: 0,
+        late: None,
     }
 }
 

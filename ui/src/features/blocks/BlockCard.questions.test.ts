@@ -50,3 +50,13 @@ describe('the card of a question of an agent', () => {
     expect(takenBackWords(sampleDecided(), view.subject)).toContain('its next question is asked again');
   });
 });
+
+describe('an agent that gives up', () => {
+  it('is named on the card, and when a decision came later', async () => {
+    const shown = show(questionView({ gives_up: 'Codex gives a command of its own up after 10 s: it says so' }));
+    await nextTick();
+    expect(shown.wrapper.text()).toContain('Codex gives a command of its own up after 10 s: it says so.');
+    const late = sampleDecided({ late: 'it came 40 s after the action' });
+    expect(outcomeWords(late, questionView().subject)).toContain('. It came 40 s after the action.');
+  });
+});

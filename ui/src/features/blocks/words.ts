@@ -275,7 +275,8 @@ export function outcomeWords(decided: Decided, subject: Subject): string {
   if (decided.cut > 0) parts.push(`${count(decided.cut, 'open connection')} cut`);
   if (decided.amendment.expires) parts.push(`it ends by itself on ${exact(decided.amendment.expires)}`);
   if (!decided.in_force) parts.push('the run is over, so it is only recorded');
-  return `${parts.join('; ')}.`;
+  const late = decided.late ? ` ${sentence(visibleText(decided.late))}` : '';
+  return `${parts.join('; ')}.${late}`;
 }
 
 /** What taking a decision back did; without its subject, where only the record is known. */
