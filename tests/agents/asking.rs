@@ -6,7 +6,9 @@ use foreman_domain::{AgentEvent, AgentOutcome, EventKind, PermissionAnswer, Subj
 use foreman_testkit::suite::Case;
 use foreman_testkit::{LiveRun, PATIENCE, Product, Stage, cases_of, eventually, repos};
 use nix::sys::signal::Signal;
+use std::io::Write;
 use std::path::Path;
+use std::process::Stdio;
 
 pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
     cases_of!(
@@ -20,6 +22,7 @@ pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
             a_question_outlives_the_engine_that_heard_it,
             a_question_that_is_taken_back_waits_no_more,
             where_nobody_attends_a_question_is_answered_no_at_once,
+            a_secret_in_a_question_is_on_no_card,
         ]
     )
 }
@@ -249,5 +252,35 @@ fn where_nobody_attends_a_question_is_answered_no_at_once(stage: &Stage) -> Resu
         feed.contains("question of opencode: execute") && feed.contains("nobody attends"),
         "it is not in the feed:\n{feed}"
     );
+    Ok(())
+}
+
+fn a_secret_in_a_question_is_on_no_card(stage: &Stage) -> Result<()> {
+    const VALUE: &str = "tr0ub4dor-and-3-Horses";
+    let product = asking(
+        stage,
+        r#"ask q1 "echo $API_KEY"; told yes; echo work > work.txt; done_"#,
+    )?;
+    let product = product.with_data(&stage.bench.scratch("asking-secret")?);
+    let mut set = product
+        .foreman(["secret", "set", "API_KEY", "--store", "file"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()?;
+    let mut input = set.stdin.take().context("a pipe")?;
+    input.write_all(format!("{VALUE}\n").as_bytes())?;
+    drop(input);
+    ensure!(set.wait()?.success(), "the secret was not kept");
+    let repo = repos::plain(&stage.bench, "asking-secret")?;
+    let run = run_agent(&product, &repo, "opencode", &["--secret", "API_KEY"])?;
+    let block = question(&run, &[])?;
+    let card = product.card(&block)?.to_string();
+    ensure!(
+        card.contains("echo ‹secret API_KEY›") && !card.contains(VALUE),
+        "{card}"
+    );
+    product.amend(&block, &[])?;
+    ensure!(run.ended()? == 0, "{}", run.story());
+    ensure!(!run.story().contains(VALUE), "{}", run.story());
     Ok(())
 }

@@ -120,6 +120,7 @@ export function blockWords(block: Block): { words: string; tone: Tone } {
       : subjectWords(tried);
   switch (block.state) {
     case 'open':
+      if (tried.type === 'question') return { words: `${subject} waits for your answer`, tone: 'accent' };
       return {
         words: `${subject} is held, ${count(block.waiting, 'action')} waiting: ${oneLine(block.why, 200)}`,
         tone: 'accent',
