@@ -47,8 +47,11 @@ pub struct Profile {
     pub logins: Vec<String>,
     /// Hosts with ports that it cannot work without.
     pub hosts: Vec<String>,
-    /// Hosts that it tries by itself, and can do without.
+    /// Hosts that it tries by itself, and can do without; the tools that it runs may mean them, too.
     pub known_hosts: Vec<String>,
+    /// Hosts that nothing but its own telemetry has a use for: refused at once, at port 443.
+    #[serde(default)]
+    pub telemetry: Vec<String>,
     /// What becomes of its own sandbox, in words.
     pub sandbox: String,
     /// Files that are put into its home where the operator lends none.

@@ -93,6 +93,9 @@ pub fn render(card: &Card<'_>, width: usize, paint: Paint) -> Vec<String> {
     };
     sheet.head(title, &format!("{subject}{queue}"));
     facts(card, &mut sheet);
+    if let Some(notice) = &card.view.by_itself {
+        sheet.fact("agent", &sanitize_line(notice));
+    }
     if let Some(notice) = &card.view.gives_up {
         sheet.fact("patience", &sanitize_line(notice));
     }

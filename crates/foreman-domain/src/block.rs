@@ -422,6 +422,8 @@ pub enum Decider {
     Floor,
     /// Nobody, within the run's limit: given up, which is no denial.
     Limit,
+    /// The profile of the run's agent, which does without it.
+    Profile,
 }
 
 /// How far a decision reaches.

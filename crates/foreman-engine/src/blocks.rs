@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::environment::Account;
 use crate::failures::{OrFail, decided_in_words, join};
 use crate::path_rules::{Own, look};
-use crate::programs::patience::on_card;
+use crate::programs::patience::{known_host, on_card};
 use crate::tokens;
 use foreman_domain::{
     Amendment, Block, BlockId, BlockState, Code, Decider, Decision, Failure, FileAccess, RunId,
@@ -253,6 +253,7 @@ impl Card {
             gives_up: agent
                 .filter(|_| waits)
                 .and_then(|agent| on_card(agent, &self.block)),
+            by_itself: agent.and_then(|agent| known_host(agent, &self.block)),
             block: self.block.clone(),
             asks: self.asks(),
             title: self.title.clone(),

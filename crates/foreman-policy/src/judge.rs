@@ -1,6 +1,6 @@
 //! Judges a subject by a policy, and says why.
 //!
-//! Floor over denial over allowing rule; what nothing speaks of is asked. Among rules that agree, the
+//! Floor over denial over allowing rule over what an agent's profile refuses; what nothing speaks of is asked. Among rules that agree, the
 //! narrowest layer explains, then the narrowest pattern; the order of rules never matters. An expired
 //! rule, and a "once" rule for a hold it does not count, are as if they were not there.
 
@@ -152,7 +152,12 @@ impl Policy {
                 reason: String::new(),
             },
             Found::Denied(denial) => Ruling::Refuse {
-                by: Decider::Operator,
+                by: match denial.origin.layer {
+                    Layer::Profile => Decider::Profile,
+                    Layer::Floor | Layer::Project | Layer::Order | Layer::Amendment => {
+                        Decider::Operator
+                    }
+                },
                 why: words::denied(denial),
                 reason: denial.reason.clone(),
             },
@@ -244,9 +249,20 @@ impl Policy {
                     Reverse((&denial.origin.id, &denial.reason)),
                 )
             });
-        if let Some(denial) = denial {
-            return Found::Denied(denial);
+        // What an agent's profile refuses gives way to whoever allows it; what an operator refuses does not.
+        match denial {
+            Some(denial) if denial.origin.layer == Layer::Profile => {
+                match self.find_rule(question, now) {
+                    Found::Nothing => Found::Denied(denial),
+                    found => found,
+                }
+            }
+            Some(denial) => Found::Denied(denial),
+            None => self.find_rule(question, now),
         }
+    }
+
+    fn find_rule(&self, question: Question<'_>, now: At) -> Found<'_> {
         match question.subject {
             Subject::Egress { .. } => self.find_egress(question, now),
             Subject::File { .. } => self.find_path(question, now),

@@ -34,6 +34,7 @@ fn block(number: u32, at: &str, state: BlockState) -> BlockView {
         decided: None,
         secrets_notice: None,
         gives_up: None,
+        by_itself: None,
     }
 }
 

@@ -754,6 +754,8 @@ export type BlockView = {
 	 *  waits for as long as it takes.
 	 */
 	gives_up?: string | null,
+	/**  That the agent of its run tries this host by itself, as a sentence. */
+	by_itself?: string | null,
 } & Block;
 
 /**  Blocks. */
@@ -1085,7 +1087,9 @@ export type Decider =
 /**  The floor: never amendable. */
 "floor" | 
 /**  Nobody, within the run's limit: given up, which is no denial. */
-"limit";
+"limit" | 
+/**  The profile of the run's agent, which does without it. */
+"profile";
 
 /**  What was decided. */
 export type Decision = 

@@ -84,6 +84,7 @@ pub(crate) fn view(number: u32) -> BlockView {
         decided: None,
         secrets_notice: None,
         gives_up: None,
+        by_itself: None,
     }
 }
 

@@ -1,7 +1,8 @@
-//! How long an agent waits for a tool of its own that is held: said on the card, and after a decision that came later.
+//! What a card says of the agent behind it: how long it waits for a tool of its own that is held, also after a
+//! decision that came later; and which hosts it tries by itself.
 
 use foreman_agent::{HoldLimit, Profile, profile};
-use foreman_domain::{At, Block, Subject};
+use foreman_domain::{At, Block, Host, Subject};
 use foreman_policy::duration_in_words;
 
 /// What a card says of it, as a sentence without a final period; none where the agent waits as long as it takes,
@@ -13,6 +14,22 @@ pub(crate) fn on_card(agent: &str, block: &Block) -> Option<String> {
         "{} gives a command of its own up after {after}: it {}",
         profile.title, limit.then
     ))
+}
+
+/// That a host is one that the agent tries by itself, as a sentence without a final period.
+pub(crate) fn known_host(agent: &str, block: &Block) -> Option<String> {
+    let Subject::Egress {
+        host: Host::Name(host),
+        ..
+    } = &block.subject
+    else {
+        return None;
+    };
+    let profile = profile(agent).ok()?;
+    profile
+        .known_hosts
+        .contains(host)
+        .then(|| format!("{} tries this host by itself when it starts", profile.title))
 }
 
 /// What an operator is told whose decision let go what the agent had given up by then.
@@ -82,6 +99,22 @@ mod tests {
         assert_eq!(on_card("pi", &block), None);
         assert_eq!(came_late("pi", &block, At::from_millis(i64::MAX)), None);
         assert_eq!(on_card("nobody", &block), None);
+    }
+
+    #[test]
+    fn a_card_says_which_hosts_its_agent_tries_by_itself() {
+        let mut block = held();
+        let mut of = |host: &str| {
+            block.subject = Subject::Egress {
+                protocol: foreman_domain::Protocol::Tcp,
+                host: Host::Name(host.into()),
+                port: 443,
+                resolved: None,
+            };
+            known_host("codex", &block)
+        };
+        assert!(of("github.com").unwrap().starts_with("Codex tries"));
+        assert_eq!(of("registry.example"), None);
     }
 
     #[test]

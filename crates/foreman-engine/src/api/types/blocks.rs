@@ -54,6 +54,9 @@ pub struct BlockView {
     /// waits for as long as it takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gives_up: Option<String>,
+    /// That the agent of its run tries this host by itself, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_itself: Option<String>,
 }
 
 /// A rule that would unblock a block.
