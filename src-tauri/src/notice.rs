@@ -147,7 +147,8 @@ fn notice(happenings: &[Happening]) -> Option<Notice> {
     if count > NAMED {
         lines.push(format!("and {} more", count - NAMED));
     }
-    let at_bound = |one: &Happening| matches!(one, Happening::Held { subject, .. } if matches!(subject, Subject::Bound { .. }));
+    // Those are no actions that are held.
+    let at_bound = |one: &Happening| matches!(one, Happening::Held { subject, .. } if matches!(subject, Subject::Bound { .. } | Subject::Question { .. }));
     let (summary, target) = match first {
         Happening::Held { .. } if happenings.iter().any(at_bound) => {
             (format!("{count} cards wait for you"), Target::Inbox)
@@ -169,6 +170,7 @@ fn alone(happening: &Happening) -> Notice {
         Happening::Held { block, subject, .. } => {
             let summary = match subject {
                 Subject::Bound { .. } => "A run has reached its bound",
+                Subject::Question { .. } => "An agent asks you something",
                 Subject::Egress { .. } | Subject::File { .. } | Subject::Socket { .. } => {
                     "An action is held"
                 }

@@ -5,6 +5,7 @@
 use crate::checkout;
 use crate::real::{self, BLOCKED, MODEL, MODEL_BLOCK};
 use anyhow::{Context, Result, bail, ensure};
+use foreman_domain::Subject;
 use foreman_testkit::suite::{Case, Verdict};
 use foreman_testkit::{PATIENCE, Product, Stage, repos, until};
 use serde_json::Value;
@@ -86,7 +87,7 @@ fn page_of(agent: &str) -> Result<(String, String)> {
 
 fn follows_its_page(stage: &Stage, person: &Person) -> Result<Verdict> {
     let (package, line) = page_of(person.agent)?;
-    let path = match real::path_of(stage, person.agent)? {
+    let path = match real::path_of(stage, person.agent) {
         Ok(path) => path,
         Err(why) => return Ok(Verdict::Skipped(why)),
     };
@@ -105,18 +106,18 @@ fn follows_its_page(stage: &Stage, person: &Person) -> Result<Verdict> {
         product = product.with_variable(name, &value.replace("@MODEL@", &url));
     }
     let repo = repos::plain(bench, &format!("page-{}", person.agent))?;
+    let said = bench.scratch("said")?.join("said.txt");
+    let output = fs::File::create(&said)?;
     let mut typed = product.program("/bin/sh");
     typed
         .args(["-c", &format!("cd '{}' && {line}", repo.display())])
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .stdout(output.try_clone()?)
+        .stderr(output);
     let typed = typed.spawn().with_context(|| line.clone())?;
-    let amended = [MODEL_BLOCK, BLOCKED]
-        .iter()
-        .try_for_each(|subject| amend(&product, subject));
-    let (code, said) = ended(typed)?;
-    amended.with_context(|| format!("{line}\n{said}"))?;
+    let ended = attend(&product, typed);
+    let said = fs::read_to_string(&said)?;
+    let code = ended.with_context(|| format!("{line}\n{said}"))?;
     ensure!(code == Some(0), "{line}\nended with {code:?}\n{said}");
     let run = only_run(&product)?;
     ensure!(run["state"] == "review", "{run}\n{said}");
@@ -133,35 +134,37 @@ fn only_run(product: &Product<'_>) -> Result<Value> {
     Ok(runs[0].clone())
 }
 
-/// Waits for the card and amends it. Cards of what the agent calls by itself are denied meanwhile.
-fn amend(product: &Product<'_>, subject: &str) -> Result<()> {
-    let block = until(&format!("a card for {subject}"), PATIENCE * 2, || {
+/// Decides what the run asks, until the command has ended; gives its exit code. The model and the host that the
+/// agent's tool reaches for are allowed, and so is what it asks by its own rules; what it calls by itself is not.
+fn attend(product: &Product<'_>, mut typed: Child) -> Result<Option<i32>> {
+    let mut missing = vec![MODEL_BLOCK, BLOCKED];
+    let status = until("the command has ended", PATIENCE * 4, || {
+        if let Some(status) = typed.try_wait()? {
+            return Ok(Some(status));
+        }
         // Nobody hosts before the command is up.
-        let ran = product.call(["blocks", "--json"])?;
-        let Ok(answer) = ran.json() else {
+        let Ok(answer) = product.call(["blocks", "--json"])?.json() else {
             return Ok(None);
         };
-        let mut found = None;
         for block in answer["blocks"].as_array().into_iter().flatten() {
-            let id = block["id"].as_str().context("a card's id")?.to_owned();
-            match real::words_of(block) {
-                words if words == subject => found = Some(id),
-                words if [MODEL_BLOCK, BLOCKED].contains(&words.as_str()) => {}
-                _ => drop(product.deny(&id, "not for tests")?),
+            let id = block["id"].as_str().context("a card's id")?;
+            let subject: Subject = serde_json::from_value(block["subject"].clone())?;
+            let words = subject.to_string();
+            missing.retain(|subject| *subject != words);
+            match subject {
+                Subject::Question { .. } => product.amend(id, &[]).map(drop)?,
+                _ if [MODEL_BLOCK, BLOCKED].contains(&words.as_str()) => {
+                    product.amend(id, &[]).map(drop)?;
+                }
+                _ => product.deny(id, "not for tests").map(drop)?,
             }
         }
-        Ok(found)
-    })?;
-    product.amend(&block, &[]).map(drop)
-}
-
-/// Its exit code and all that it printed.
-fn ended(typed: Child) -> Result<(Option<i32>, String)> {
-    let done = typed.wait_with_output()?;
-    let said = format!(
-        "{}{}",
-        String::from_utf8_lossy(&done.stdout),
-        String::from_utf8_lossy(&done.stderr)
-    );
-    Ok((done.status.code(), said))
+        Ok(None)
+    });
+    if status.is_err() {
+        typed.kill()?;
+        typed.wait()?;
+    }
+    ensure!(missing.is_empty(), "never held: {missing:?}");
+    Ok(status?.code())
 }

@@ -4,9 +4,9 @@
 use crate::checkout;
 use crate::scripted::{outcome, run_agent, said};
 use anyhow::{Context, Result, ensure};
-use foreman_domain::{AgentEvent, AgentOutcome, Subject};
+use foreman_domain::{AgentEvent, AgentOutcome, BlockState, EventKind, Subject};
 use foreman_testkit::suite::{Case, Verdict};
-use foreman_testkit::{Bench, MAIN_V4, Stage, repos};
+use foreman_testkit::{Bench, LiveRun, MAIN_V4, PATIENCE, Product, Stage, repos, until};
 use std::fs;
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ struct Agent {
     tries: &'static [&'static str],
 }
 
-static AGENTS: [Agent; 5] = [
+static AGENTS: [Agent; 6] = [
     Agent {
         name: "pi",
         settings: (
@@ -88,6 +88,19 @@ static AGENTS: [Agent; 5] = [
         ],
         tries: &[],
     },
+    Agent {
+        name: "claude",
+        settings: (".claude/settings.json", "{}"),
+        options: &[
+            "--model",
+            "scripted-1",
+            "--env",
+            "ANTHROPIC_API_KEY=x",
+            "--env",
+            "ANTHROPIC_BASE_URL=@MODEL@",
+        ],
+        tries: &[],
+    },
 ];
 
 /// The model server's command line, for the far side.
@@ -140,12 +153,61 @@ fn installed(program: &str) -> Option<PathBuf> {
     bin.join(program).exists().then_some(bin)
 }
 
+/// Where the operator has Claude Code: nobody but its user may install it, so no test does.
+const CLAUDE: &str = "FOREMAN_TEST_CLAUDE";
+
+fn place_of(agent: &str) -> std::result::Result<PathBuf, String> {
+    if agent == "claude" {
+        let Some(bin) = std::env::var_os(CLAUDE).map(PathBuf::from) else {
+            return Err(format!(
+                "set {CLAUDE} to the folder of your own program \"claude\" to try it"
+            ));
+        };
+        return match bin.join("claude").exists() {
+            true => Ok(bin),
+            false => Err(format!(
+                "there is no program \"claude\" in {}",
+                bin.display()
+            )),
+        };
+    }
+    installed(agent)
+        .ok_or_else(|| format!("{agent} is not installed; `npm run test:agents` does that"))
+}
+
+/// Blocks that were opened, as far as these subjects go.
+fn open(run: &LiveRun, is: impl Fn(&Subject) -> bool) -> Vec<String> {
+    let events = run.events();
+    let blocks = events.iter().filter_map(|event| match &event.kind {
+        EventKind::Block { block } if block.state == BlockState::Open && is(&block.subject) => {
+            Some(block.id.to_string())
+        }
+        _ => None,
+    });
+    blocks.collect()
+}
+
+/// Says yes to what the agent asks by its own rules.
+fn answer_questions(
+    product: &Product<'_>,
+    run: &LiveRun,
+    answered: &mut Vec<String>,
+) -> Result<()> {
+    for block in open(run, |subject| matches!(subject, Subject::Question { .. })) {
+        if !answered.contains(&block) {
+            product.amend(&block, &[])?;
+            answered.push(block);
+        }
+    }
+    Ok(())
+}
+
 /// Where the agent and its runtime are found, or why it cannot be tried.
-pub fn path_of(stage: &Stage, agent: &str) -> Result<Result<String, String>> {
-    let (Some(bin), Some(node)) = (installed(agent), installed("node")) else {
-        return Ok(Err(format!(
-            "{agent} is not installed; `npm run test:agents` does that"
-        )));
+pub fn path_of(stage: &Stage, agent: &str) -> std::result::Result<String, String> {
+    let bin = place_of(agent)?;
+    let Some(node) = installed("node") else {
+        let why = "node is not installed; `npm run test:agents` does that";
+        return Err(why.to_owned());
     };
     let bench = &stage.bench;
     let can_read = bench.shell(
@@ -153,13 +215,13 @@ pub fn path_of(stage: &Stage, agent: &str) -> Result<Result<String, String>> {
         &format!("test -r {} && echo yes", bin.join(agent).display()),
     );
     if !can_read.is_ok_and(|said| said.contains("yes")) {
-        return Ok(Err(format!("the test user cannot read {}", bin.display())));
+        return Err(format!("the test user cannot read {}", bin.display()));
     }
-    Ok(Ok(format!(
+    Ok(format!(
         "{}:{}:/usr/local/bin:/usr/bin:/bin",
         bin.display(),
         node.display()
-    )))
+    ))
 }
 
 /// Whether it is this very package that was installed, `name@version`.
@@ -177,14 +239,8 @@ pub fn has_installed(agent: &str, package: &str) -> Result<()> {
     Ok(())
 }
 
-/// A card's subject, as it says it.
-pub fn words_of(block: &serde_json::Value) -> String {
-    serde_json::from_value::<Subject>(block["subject"].clone())
-        .map_or_else(|error| error.to_string(), |subject| subject.to_string())
-}
-
 fn does_a_job(stage: &Stage, agent: &Agent) -> Result<Verdict> {
-    let path = match path_of(stage, agent.name)? {
+    let path = match path_of(stage, agent.name) {
         Ok(path) => path,
         Err(why) => return Ok(Verdict::Skipped(why)),
     };
@@ -216,8 +272,17 @@ fn does_a_job(stage: &Stage, agent: &Agent) -> Result<Verdict> {
         }
     }
     product.amend(&block, &[])?;
-    let blocked = run.block(BLOCKED).with_context(|| run.story())?;
-    product.amend(&blocked, &[])?;
+    let mut answered = Vec::new();
+    let blocked = until("the blocked host is held", PATIENCE, || {
+        answer_questions(&product, &run, &mut answered)?;
+        Ok(open(&run, |subject| subject.to_string() == BLOCKED).pop())
+    });
+    product.amend(&blocked.with_context(|| run.story())?, &[])?;
+    let over = until("the agent asks no more", PATIENCE, || {
+        answer_questions(&product, &run, &mut answered)?;
+        Ok(run.is_over().then_some(()))
+    });
+    over.with_context(|| run.story())?;
     let code = run.ended().with_context(|| run.story())?;
     ensure!(code == 0, "{code}: {}", run.story());
     let events = run.events();

@@ -2,12 +2,15 @@
 
 use crate::checkout;
 use anyhow::{Context, Result, ensure};
-use foreman_domain::{AgentEvent, AgentOutcome, Event, EventKind, LogStream};
+use foreman_domain::{
+    AgentEvent, AgentOutcome, ConnectVerdict, Decider, Event, EventKind, LogStream,
+};
 use foreman_testkit::suite::Case;
-use foreman_testkit::{LiveRun, Product, Stage, cases_of, repos};
+use foreman_testkit::{LiveRun, PATIENCE, Product, Stage, cases_of, eventually, repos};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
     cases_of!(
@@ -20,13 +23,15 @@ pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
             an_agent_that_is_stopped_is_asked_in_its_own_protocol_first,
             garbage_and_giant_lines_are_kept_and_harm_nothing,
             an_order_names_its_agent,
+            what_an_agent_reports_home_is_refused_at_once_and_told_together,
+            a_card_says_when_the_agent_gives_up_and_a_late_decision_that_it_did,
             what_cannot_be_is_refused_before_a_run_is_made,
         ]
     )
 }
 
 /// The product, with a program of this name first on the operator's search path.
-fn with_agent<'a>(stage: &'a Stage, name: &str, script: &str) -> Result<Product<'a>> {
+pub fn with_agent<'a>(stage: &'a Stage, name: &str, script: &str) -> Result<Product<'a>> {
     let bin = stage.bench.scratch("bin")?;
     let path = bin.join(name);
     stage.bench.write(&path, script)?;
@@ -186,7 +191,7 @@ fn an_agent_that_failed_and_ended_with_code_0_is_a_failure(stage: &Stage) -> Res
 }
 
 /// Speaks the Agent Client Protocol as far as a case needs it; `$1` of `answer` is what came back.
-const ASKING: &str = r#"#!/bin/sh
+pub const ASKING: &str = r#"#!/bin/sh
 say() { printf '%s\n' "$1"; }
 read -r initialize; case "$initialize" in *'"terminal":false'*) ;; *) exit 9;; esac
 say '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{}}}'
@@ -217,6 +222,8 @@ exit 3
     let product = with_agent(stage, "opencode", &script)?;
     let repo = repos::plain(&stage.bench, "scripted-acp")?;
     let run = run_agent(&product, &repo, "opencode", &[])?;
+    let block = run.block(r#"question of opencode: execute {"command":"x"}"#)?;
+    product.amend(&block, &[])?;
     ensure!(run.ended()? == 0, "{}", run.story());
     let events = run.events();
     ensure!(
@@ -331,6 +338,75 @@ printf '"}\n{"type":"agent_settled"}\n'
         })
         .sum();
     ensure!(kept > 5_000_000, "{kept} bytes are kept");
+    Ok(())
+}
+
+fn what_an_agent_reports_home_is_refused_at_once_and_told_together(stage: &Stage) -> Result<()> {
+    let script = printing(
+        "codex-hello-then-curl.jsonl",
+        "for try in 1 2 3 4 5 6 7 8 9; do curl -s -m 20 https://ab.chatgpt.com/ >&2; done; foreman why > why.txt",
+    )?;
+    let product = with_agent(stage, "codex", &script)?;
+    let repo = repos::plain(&stage.bench, "scripted-telemetry")?;
+    let run = run_agent(&product, &repo, "codex", &[])?;
+    ensure!(run.ended()? == 0, "{}", run.story());
+    let events = run.events();
+    let mut tries = 0;
+    let mut lines = 0;
+    for event in &events {
+        match &event.kind {
+            EventKind::Block { block } => ensure!(false, "a card for {}", block.subject),
+            EventKind::Egress {
+                verdict: ConnectVerdict::Refused { by, why },
+                count,
+                ..
+            } => {
+                ensure!(
+                    *by == Decider::Profile && why.contains("telemetry of Codex"),
+                    "{why}"
+                );
+                tries += count;
+                lines += 1;
+            }
+            _ => {}
+        }
+    }
+    ensure!(tries == 9, "{tries} tries: {}", run.story());
+    ensure!(lines < 9, "each is told alone: {}", run.story());
+    let view = product.show(&run.id()?)?;
+    let worktree = view["worktree"].as_str().context("a worktree")?;
+    let why = fs::read_to_string(Path::new(worktree).join("why.txt"))?;
+    ensure!(why.contains("the agent does without it"), "{why}");
+    Ok(())
+}
+
+fn a_card_says_when_the_agent_gives_up_and_a_late_decision_that_it_did(
+    stage: &Stage,
+) -> Result<()> {
+    let script = printing(
+        "codex-hello-then-curl.jsonl",
+        "curl -sS -m 100 http://github.com/ > got.txt",
+    )?;
+    let product = with_agent(stage, "codex", &script)?;
+    let repo = repos::plain(&stage.bench, "scripted-late")?;
+    let run = run_agent(&product, &repo, "codex", &[])?;
+    let block = run.block("tcp github.com:80")?;
+    let began = Instant::now();
+    let card = product.card(&block)?;
+    let says = |key: &str, words: &str| card[key].as_str().is_some_and(|text| text.contains(words));
+    ensure!(says("gives_up", "after 10 seconds"), "{card}");
+    ensure!(
+        says("by_itself", "Codex tries this host by itself"),
+        "{card}"
+    );
+    // Its patience of ten seconds is to be over, which nothing but time brings about.
+    eventually("its patience is over", PATIENCE, || {
+        began.elapsed() > Duration::from_secs(11)
+    })?;
+    let decided = product.amend(&block, &[])?;
+    let late = decided["late"].as_str().unwrap_or_default();
+    ensure!(late.contains("may not try again by itself"), "{decided}");
+    ensure!(run.ended()? == 0, "{}", run.story());
     Ok(())
 }
 

@@ -12,16 +12,25 @@ use crate::outcome::Standing;
 use crate::port::{Conversation, Driver, Effect, Input, Line};
 use crate::text::{PIECE, Text, cut};
 use crate::value::{at, name_at};
-use foreman_domain::{AgentEvent, AgentOutcome, PermissionAnswer};
+use foreman_domain::{
+    AgentEvent, AgentOutcome, PermissionAnswer, QUESTION_OPTIONS, QuestionOption,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// JSON-RPC's "no such method".
 const NO_SUCH_METHOD: i64 = -32601;
+/// The answer to a request that was taken back.
+const TAKEN_BACK: i64 = -32800;
 /// The protocol's "log in first".
 const LOG_IN_FIRST: i64 = -32000;
 /// Questions that wait at one time; an agent that asks more is told that it is cancelled.
 const QUESTIONS: usize = 64;
+
+/// Options of one question that can be chosen.
+const OPTIONS: usize = 64;
+/// Longest name of an option that is shown.
+const LONGEST_OPTION: usize = 120;
 
 /// What one of our requests was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +103,7 @@ impl Acp {
         match (method.as_deref(), id) {
             (Some("session/update"), _) => self.update(&message, out),
             (Some("session/request_permission"), Some(id)) => self.question(id, &message, out),
+            (Some("$/cancel_request"), None) => self.taken_back(&message, out),
             (Some(name), id) => {
                 let unknown = AgentEvent::Unknown {
                     name: cut(name, 200),
@@ -207,6 +217,8 @@ impl Acp {
         if let Some(usage) = at(result, "usage") {
             self.tell(updates::usage_of(usage), out);
         }
+        // Whatever it asked before the end of its turn is of no matter any more.
+        self.drop_questions(out);
         let reason = name_at(result, "stopReason").unwrap_or_default();
         match reason.as_str() {
             "end_turn" => {
@@ -263,10 +275,20 @@ impl Acp {
     fn question(&mut self, id: Value, message: &Value, out: &mut Vec<Effect>) {
         let request = id.to_string();
         let options = at(message, "params.options").and_then(Value::as_array);
-        let options: Vec<_> = options
-            .into_iter()
-            .flatten()
+        let offered: Vec<_> = options.into_iter().flatten().collect();
+        let shown = offered.iter().filter_map(|option| {
+            let kind = name_at(option, "kind")?;
+            let words = name_at(option, "name").unwrap_or_else(|| kind.clone());
+            Some(QuestionOption {
+                answer: answer_of(&kind)?,
+                words: cut(&words, LONGEST_OPTION),
+            })
+        });
+        let shown = shown.take(QUESTION_OPTIONS).collect();
+        let options = offered
+            .iter()
             .filter_map(|option| Some((name_at(option, "optionId")?, name_at(option, "kind")?)))
+            .take(OPTIONS)
             .collect();
         let call = message
             .get("params")
@@ -295,9 +317,34 @@ impl Acp {
             request,
             tool,
             arguments,
+            options: shown,
         });
     }
 
+    /// The agent takes a question of its own back.
+    fn taken_back(&mut self, message: &Value, out: &mut Vec<Effect>) {
+        let id = at(message, "params.requestId").map(Value::to_string);
+        let question = id.and_then(|id| Some((self.questions.remove(&id)?, id)));
+        let Some((question, request)) = question else {
+            return;
+        };
+        let error = json!({"code": TAKEN_BACK, "message": "taken back"});
+        send(
+            json!({"jsonrpc": "2.0", "id": question.id, "error": error}),
+            out,
+        );
+        out.push(Effect::Withdraw { request });
+    }
+
+    /// Cancels every question that waits.
+    fn drop_questions(&mut self, out: &mut Vec<Effect>) {
+        for (request, question) in std::mem::take(&mut self.questions) {
+            cancel(&question.id, out);
+            out.push(Effect::Withdraw { request });
+        }
+    }
+
+    /// The protocol has no place for a reason.
     fn answer(&mut self, request: &str, answer: PermissionAnswer, out: &mut Vec<Effect>) {
         let Some(question) = self.questions.remove(request) else {
             return;
@@ -329,15 +376,18 @@ impl Acp {
         {
             self.standing.denials = self.standing.denials.saturating_add(1);
         }
-        let request = request.to_owned();
-        self.tell(AgentEvent::PermissionAnswered { request, answer }, out);
+        // As it was given: an agent that does not offer "always" was told "once".
+        let given = option.and_then(|(_, kind)| answer_of(kind));
+        let event = AgentEvent::PermissionAnswered {
+            request: request.to_owned(),
+            answer: given.unwrap_or(PermissionAnswer::RejectOnce),
+        };
+        self.tell(event, out);
     }
 
     fn interrupt(&mut self, out: &mut Vec<Effect>) {
         self.standing.interrupted = true;
-        for (_, question) in std::mem::take(&mut self.questions) {
-            cancel(&question.id, out);
-        }
+        self.drop_questions(out);
         if let Some(session) = &self.session {
             let params = json!({"sessionId": session});
             send(
@@ -367,13 +417,27 @@ impl Driver for Acp {
             }
             Input::Line(line) => self.line(line, out),
             Input::Pause => self.text.flush(out),
-            Input::Answer { request, answer } => self.answer(request, answer, out),
+            Input::Answer {
+                request, answer, ..
+            } => self.answer(request, answer, out),
+            Input::Stalled(why) => self.standing.stalled = Some(why.to_owned()),
             Input::Interrupt => self.interrupt(out),
             Input::End(process) => {
                 let (outcome, why) = self.standing.outcome(process);
                 self.tell(AgentEvent::Ended { outcome, why }, out);
             }
         }
+    }
+}
+
+/// What an option of this kind means.
+fn answer_of(kind: &str) -> Option<PermissionAnswer> {
+    match kind {
+        "allow_once" => Some(PermissionAnswer::AllowOnce),
+        "allow_always" => Some(PermissionAnswer::AllowAlways),
+        "reject_once" => Some(PermissionAnswer::RejectOnce),
+        "reject_always" => Some(PermissionAnswer::RejectAlways),
+        _ => None,
     }
 }
 

@@ -15,7 +15,7 @@ const ITEMS: usize = 256;
 
 pub(crate) struct Command {
     map: LineMap,
-    standing: Standing,
+    pub(crate) standing: Standing,
     text: Text,
 }
 
@@ -37,23 +37,28 @@ impl Command {
                 return;
             }
         };
+        self.message(&message, out);
+    }
+
+    /// What one message means.
+    pub(crate) fn message(&mut self, message: &Value, out: &mut Vec<Effect>) {
         let map = std::mem::take(&mut self.map.rules);
         let mut is_known = false;
         for rule in &map {
             match &rule.each {
-                None if matches(rule, &message, None) => {
+                None if matches(rule, message, None) => {
                     is_known = true;
-                    self.emit(&rule.emit, &message, None, out);
+                    self.emit(&rule.emit, message, None, out);
                 }
                 None => {}
                 Some(path) => {
-                    let items = at(&message, path).and_then(Value::as_array);
+                    let items = at(message, path).and_then(Value::as_array);
                     // A line of many megabytes must not become as many events.
                     let items = items.into_iter().flatten().take(ITEMS);
                     for item in items {
-                        if matches(rule, &message, Some(item)) {
+                        if matches(rule, message, Some(item)) {
                             is_known = true;
-                            self.emit(&rule.emit, &message, Some(item), out);
+                            self.emit(&rule.emit, message, Some(item), out);
                         }
                     }
                 }
@@ -61,7 +66,7 @@ impl Command {
         }
         self.map.rules = map;
         if !is_known {
-            let name = name_at(&message, &self.map.name).unwrap_or_default();
+            let name = name_at(message, &self.map.name).unwrap_or_default();
             self.tell(AgentEvent::Unknown { name }, out);
         }
     }
@@ -110,12 +115,17 @@ impl Command {
                 tool,
                 result,
                 failed,
+                failed_at,
             } => {
+                let says_failed = failed_at
+                    .as_deref()
+                    .and_then(value)
+                    .and_then(Value::as_bool);
                 let event = AgentEvent::ToolEnded {
                     call: name(call).unwrap_or_default(),
                     tool: tool.as_deref().and_then(name),
                     result: cut(&text(result), PIECE),
-                    failed: *failed,
+                    failed: *failed || says_failed == Some(true),
                 };
                 self.tell(event, out);
             }
@@ -171,7 +181,7 @@ impl Command {
         }
     }
 
-    fn fail(&mut self, outcome: AgentOutcome, why: &str, out: &mut Vec<Effect>) {
+    pub(crate) fn fail(&mut self, outcome: AgentOutcome, why: &str, out: &mut Vec<Effect>) {
         let why = cut(why, WHY);
         let message = why.clone();
         self.tell(AgentEvent::Problem { message }, out);
@@ -188,7 +198,7 @@ impl Command {
         }
     }
 
-    fn tell(&mut self, event: AgentEvent, out: &mut Vec<Effect>) {
+    pub(crate) fn tell(&mut self, event: AgentEvent, out: &mut Vec<Effect>) {
         self.text.flush(out);
         out.push(Effect::Tell(event));
     }
@@ -202,6 +212,7 @@ impl Driver for Command {
             Input::Pause => self.text.flush(out),
             // It asks nothing, and hears nothing but signals.
             Input::Answer { .. } => {}
+            Input::Stalled(why) => self.standing.stalled = Some(why.to_owned()),
             Input::Interrupt => self.standing.interrupted = true,
             Input::End(process) => {
                 let (outcome, why) = self.standing.outcome(process);

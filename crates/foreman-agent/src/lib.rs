@@ -13,6 +13,7 @@
 //! word for success, and no text of it is parsed for meaning.
 
 mod acp;
+mod claude;
 mod command;
 pub mod conformance;
 mod lines;
@@ -20,11 +21,13 @@ mod map;
 mod outcome;
 mod port;
 mod profile;
+mod progress;
 mod text;
 mod value;
 
 pub use lines::{LONGEST_LINE, Lines};
 pub use map::{Emit, LineMap, Rule};
 pub use outcome::Standing;
-pub use port::{Conversation, Driver, Effect, Input, Line, Wire, driver};
-pub use profile::{HomeFile, Profile, ProfileError, profile, profiles};
+pub use port::{Conversation, Driver, Effect, Input, Line, SECRET_MARK, Wire, driver};
+pub use profile::{HoldLimit, HomeFile, Profile, ProfileError, profile, profiles};
+pub use progress::{Progress, Stalled};

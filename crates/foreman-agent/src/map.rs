@@ -81,6 +81,9 @@ pub enum Emit {
         /// Whether the agent calls it a failure.
         #[serde(default)]
         failed: bool,
+        /// Path of a boolean that says it, where there is one.
+        #[serde(default)]
+        failed_at: Option<String>,
     },
     /// A file was changed.
     Edit {

@@ -13,6 +13,8 @@ pub struct Standing {
     pub denials: u32,
     /// It was asked to stop.
     pub interrupted: bool,
+    /// Its model made no progress, and it was stopped for that: why, as a sentence.
+    pub stalled: Option<String>,
 }
 
 impl Standing {
@@ -20,7 +22,12 @@ impl Standing {
     #[must_use]
     pub fn outcome(&self, process: &StepResult) -> (AgentOutcome, String) {
         let nothing = String::new();
-        if self.interrupted {
+        // One that came to its end in that very moment did come to its end.
+        let is_done = self.ended && self.failing.is_none();
+        if let Some(why) = self.stalled.as_ref().filter(|_| !is_done) {
+            return (AgentOutcome::ModelUnreachable, why.clone());
+        }
+        if self.interrupted && !(is_done && self.stalled.is_some()) {
             return match process {
                 StepResult::Signalled { signal: 9 } => (AgentOutcome::Killed, nothing),
                 _ => (AgentOutcome::Cancelled, nothing),
@@ -104,6 +111,36 @@ mod tests {
             denied.outcome(&StepResult::Succeeded).0,
             AgentOutcome::CompletedWithDenials
         );
+    }
+
+    #[test]
+    fn a_model_that_made_no_progress_is_the_outcome_whatever_the_stop_looked_like() {
+        let stalled = Standing {
+            interrupted: true,
+            stalled: Some("nothing for 10 minutes".into()),
+            ..standing(false)
+        };
+        for process in [StepResult::Succeeded, StepResult::Signalled { signal: 9 }] {
+            let told = stalled.outcome(&process);
+            let wanted = (
+                AgentOutcome::ModelUnreachable,
+                "nothing for 10 minutes".into(),
+            );
+            assert_eq!(told, wanted);
+        }
+        let cancelled = Standing {
+            failing: Some((AgentOutcome::Cancelled, "x".into())),
+            ended: true,
+            ..stalled.clone()
+        };
+        let told = cancelled.outcome(&StepResult::Succeeded).0;
+        assert_eq!(told, AgentOutcome::ModelUnreachable);
+        let just_done = Standing {
+            ended: true,
+            ..stalled
+        };
+        let told = just_done.outcome(&StepResult::Succeeded).0;
+        assert_eq!(told, AgentOutcome::Completed);
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! The port itself.
 
 use crate::acp::Acp;
+use crate::claude::Claude;
 use crate::command::Command;
 use crate::map::LineMap;
-use foreman_domain::{AgentEvent, PermissionAnswer, StepResult};
+use foreman_domain::{AgentEvent, PermissionAnswer, QuestionOption, StepResult};
 use serde::{Deserialize, Serialize};
+
+/// How what stands for a secret begins, in whatever reaches a driver: values of secrets never do.
+pub const SECRET_MARK: &str = "‹secret ";
 
 /// What is said to one agent, and how it is understood. Part of a run's spec.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,6 +27,10 @@ pub struct Conversation {
     /// The mode of its session to be set, where the protocol has modes.
     #[serde(default)]
     pub mode: Option<String>,
+    /// How long its model may make no progress before it counts as unreachable, in seconds; for as long as it
+    /// takes when absent.
+    #[serde(default)]
+    pub patience: Option<u32>,
 }
 
 /// How an agent speaks.
@@ -36,6 +44,11 @@ pub enum Wire {
     },
     /// Agent Client Protocol, version 1, over standard input and output.
     Acp,
+    /// The stream-json of Claude Code, both ways.
+    Claude {
+        /// What its lines mean, but for those that ask and the last one.
+        map: LineMap,
+    },
 }
 
 impl Wire {
@@ -44,7 +57,7 @@ impl Wire {
     pub fn speaks_both_ways(&self) -> bool {
         match self {
             Self::Lines { .. } => false,
-            Self::Acp => true,
+            Self::Acp | Self::Claude { .. } => true,
         }
     }
 }
@@ -73,7 +86,11 @@ pub enum Input<'a> {
         request: &'a str,
         /// The answer.
         answer: PermissionAnswer,
+        /// What it is told besides, where its protocol has a place for it; may be empty.
+        reason: &'a str,
     },
+    /// Its model makes no progress: this is why it is about to be stopped, as a sentence without a final period.
+    Stalled(&'a str),
     /// It is to stop what it does.
     Interrupt,
     /// It has ended; comes last.
@@ -97,6 +114,13 @@ pub enum Effect {
         tool: String,
         /// What it wants to do, as JSON text, cut.
         arguments: String,
+        /// The answers that it offers.
+        options: Vec<QuestionOption>,
+    },
+    /// A question needs no answer any more: it was taken back, or its agent is being stopped.
+    Withdraw {
+        /// Which, as in [`Effect::Ask`].
+        request: String,
     },
 }
 
@@ -112,5 +136,6 @@ pub fn driver(conversation: &Conversation) -> Box<dyn Driver> {
     match &conversation.wire {
         Wire::Lines { map } => Box::new(Command::new(map.clone())),
         Wire::Acp => Box::new(Acp::new(conversation.clone())),
+        Wire::Claude { map } => Box::new(Claude::new(map.clone(), conversation)),
     }
 }

@@ -6,13 +6,17 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// The profiles, by name.
-const TEXTS: [(&str, &str); 5] = [
+const TEXTS: [(&str, &str); 6] = [
     ("pi", include_str!("../profiles/pi.toml")),
     ("codex", include_str!("../profiles/codex.toml")),
     ("opencode", include_str!("../profiles/opencode.toml")),
     ("gemini", include_str!("../profiles/gemini.toml")),
     ("qwen", include_str!("../profiles/qwen.toml")),
+    ("claude", include_str!("../profiles/claude.toml")),
 ];
+
+/// How long an agent's model may make no progress, where its profile does not say, in seconds.
+const PATIENCE: u32 = 600;
 
 /// What one agent needs.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -24,7 +28,7 @@ pub struct Profile {
     pub title: String,
     /// Its program, looked up on the search path.
     pub program: String,
-    /// `lines` or `acp`.
+    /// `lines`, `acp` or `claude`.
     wire: String,
     /// The mode of its session, where the protocol has modes.
     #[serde(default)]
@@ -43,16 +47,40 @@ pub struct Profile {
     pub logins: Vec<String>,
     /// Hosts with ports that it cannot work without.
     pub hosts: Vec<String>,
-    /// Hosts that it tries by itself, and can do without.
+    /// Hosts that it tries by itself, and can do without; the tools that it runs may mean them, too.
     pub known_hosts: Vec<String>,
+    /// Hosts that nothing but its own telemetry has a use for: refused at once, at port 443.
+    #[serde(default)]
+    pub telemetry: Vec<String>,
     /// What becomes of its own sandbox, in words.
     pub sandbox: String,
     /// Files that are put into its home where the operator lends none.
     #[serde(default)]
     pub files: Vec<HomeFile>,
+    /// What becomes of a call of one of its tools that is held for long; absent where it waits for as long as it
+    /// takes.
+    #[serde(default)]
+    pub hold_limit: Option<HoldLimit>,
+    /// How long its model may make no progress, in seconds.
+    #[serde(default = "patience")]
+    pub patience: u32,
     /// What its lines mean.
     #[serde(default)]
     map: Option<LineMap>,
+}
+
+fn patience() -> u32 {
+    PATIENCE
+}
+
+/// How long an agent waits for one of its own tools.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HoldLimit {
+    /// So many seconds, as measured.
+    pub seconds: u32,
+    /// What it does then, as the rest of a sentence that begins with its name.
+    pub then: String,
 }
 
 /// A file for an agent's home.
@@ -110,7 +138,7 @@ fn parse(name: &str, text: &str) -> Result<Profile, ProfileError> {
     };
     let profile: Profile = toml::from_str(text).map_err(|error| unsound(error.to_string()))?;
     match (profile.wire.as_str(), &profile.map) {
-        ("lines", Some(_)) | ("acp", None) => {}
+        ("lines" | "claude", Some(_)) | ("acp", None) => {}
         (wire, _) => {
             return Err(unsound(format!(
                 "the wire {wire} and its map do not go together"
@@ -183,9 +211,10 @@ impl Profile {
     /// How it speaks.
     #[must_use]
     pub fn wire(&self) -> Wire {
-        match &self.map {
-            Some(map) => Wire::Lines { map: map.clone() },
-            None => Wire::Acp,
+        match (&self.map, self.wire.as_str()) {
+            (Some(map), "claude") => Wire::Claude { map: map.clone() },
+            (Some(map), _) => Wire::Lines { map: map.clone() },
+            (None, _) => Wire::Acp,
         }
     }
 
@@ -208,6 +237,7 @@ mod tests {
             cwd: "/w".into(),
             resume: None,
             mode: None,
+            patience: None,
         }
     }
 
@@ -218,6 +248,13 @@ mod tests {
         for ((name, _), profile) in TEXTS.iter().zip(&all) {
             assert_eq!(*name, profile.name);
             assert!(!profile.sandbox.is_empty());
+            assert!(profile.patience > 0);
+            assert!(
+                profile
+                    .hold_limit
+                    .as_ref()
+                    .is_none_or(|limit| limit.seconds > 0)
+            );
         }
         assert!(matches!(profile("no"), Err(ProfileError::Unknown { .. })));
     }

@@ -45,9 +45,13 @@ pub struct Card<'a> {
     pub below: &'a Below,
 }
 
-/// The candidate that `a` takes: the narrowest that lasts, which is the first with scope run.
+/// The candidate that `a` takes: the narrowest that lasts, which is the first with scope run. A question of an
+/// agent is about what it asks now: the narrowest of all.
 #[must_use]
 pub fn primary(view: &BlockView) -> Option<&Candidate> {
+    if matches!(view.block.subject, Subject::Question { .. }) {
+        return view.candidates.first();
+    }
     let of = |scope| {
         view.candidates
             .iter()
@@ -89,6 +93,12 @@ pub fn render(card: &Card<'_>, width: usize, paint: Paint) -> Vec<String> {
     };
     sheet.head(title, &format!("{subject}{queue}"));
     facts(card, &mut sheet);
+    if let Some(notice) = &card.view.by_itself {
+        sheet.fact("agent", &sanitize_line(notice));
+    }
+    if let Some(notice) = &card.view.gives_up {
+        sheet.fact("patience", &sanitize_line(notice));
+    }
     if let Some(notice) = &card.view.secrets_notice {
         sheet.fact("secrets", &sanitize_line(notice));
     }
@@ -133,10 +143,12 @@ fn facts(card: &Card<'_>, sheet: &mut Sheet) {
     }
     files(block, sheet);
     socket(block, sheet);
+    question(block, sheet);
     let one = match block.subject {
         Subject::Egress { .. } | Subject::Socket { .. } => "connection",
         Subject::File { .. } => "action",
         Subject::Bound { .. } => "paused run",
+        Subject::Question { .. } => "question",
     };
     let waiting = match (block.waiting, block.seen) {
         (0, seen) => format!("nothing any more ({} seen)", words::count(seen, "attempt")),
@@ -149,6 +161,25 @@ fn facts(card: &Card<'_>, sheet: &mut Sheet) {
         "waiting",
         &format!("{waiting}, {}", since(block.first_at, block.last_at)),
     );
+}
+
+/// What an agent asks, and what it lets itself be answered.
+fn question(block: &Block, sheet: &mut Sheet) {
+    let Subject::Question {
+        tool, arguments, ..
+    } = &block.subject
+    else {
+        return;
+    };
+    let asks = format!("{} {}", sanitize_line(tool), sanitize_line(arguments));
+    sheet.fact("asks", asks.trim());
+    let options = block.question.iter().flat_map(|facts| &facts.options);
+    let words: Vec<_> = options
+        .map(|option| format!("\"{}\"", sanitize_line(&option.words)))
+        .collect();
+    if !words.is_empty() {
+        sheet.fact("offers", &words.join(", "));
+    }
 }
 
 /// Who is behind a socket.
@@ -219,7 +250,8 @@ fn below(card: &Card<'_>, sheet: &mut Sheet) {
             if let Some(candidate) = primary(card.view) {
                 sheet.key("a", &sanitize_line(&candidate.words));
             }
-            if let Some(candidate) = once(card.view) {
+            let first = primary(card.view).map(|candidate| candidate.number);
+            if let Some(candidate) = once(card.view).filter(|once| Some(once.number) != first) {
                 sheet.key("o", &sanitize_line(&candidate.words));
             }
             sheet.keys(&[("d", "deny"), ("?", "all choices")]);
@@ -455,6 +487,34 @@ mod tests {
             assert!(text.contains(wanted), "{wanted}: {text}");
         }
         assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+    }
+
+    #[test]
+    fn a_card_of_a_question_says_what_is_asked_and_takes_the_narrowest_answer() {
+        let mut view = view(1);
+        view.block.subject = Subject::Question {
+            agent: "opencode".into(),
+            tool: "execute".into(),
+            arguments: "{\"command\":\"rm x\u{202e}\"}".into(),
+        };
+        view.block.question = Some(foreman_domain::QuestionFacts {
+            options: vec![foreman_domain::QuestionOption {
+                answer: foreman_domain::PermissionAnswer::AllowOnce,
+                words: "Allow\u{1b}[2J".into(),
+            }],
+        });
+        assert_eq!(primary(&view).map(|c| c.scope), Some(Scope::Once));
+        let text = draw(&view, &Below::Keys, 200).join("\n");
+        for wanted in [
+            "question of opencode: execute",
+            "asks      execute",
+            "offers",
+            "1 question",
+        ] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+        assert!(!text.contains("▌ o "), "once is what `a` takes: {text}");
     }
 
     #[test]

@@ -403,6 +403,9 @@ pub fn outcome(decided: &Decided) -> String {
     if !decided.in_force {
         text.push_str("; the run is over, so it is only recorded");
     }
+    if let Some(late) = &decided.late {
+        text.push_str(&format!(". {}", sanitize_line(late)));
+    }
     text
 }
 

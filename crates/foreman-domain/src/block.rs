@@ -1,6 +1,9 @@
 //! Blocks (held or refused subjects), the holds under them, and the decisions that end them.
 
-use crate::{AmendmentId, At, BlockId, Breach, FileFacts, HoldId, PathText, Revision, SocketFacts};
+use crate::{
+    AmendmentId, At, BlockId, Breach, FileFacts, HoldId, PathText, QuestionFacts, Revision,
+    SocketFacts,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -213,7 +216,19 @@ pub enum Subject {
         /// Which.
         bound: BoundKind,
     },
+    /// A question of the agent: whether it may do something, by its own rules. An answer opens no wall.
+    Question {
+        /// The agent.
+        agent: String,
+        /// The tool, as the agent names it.
+        tool: String,
+        /// What it wants to do, as JSON text: safe to show, and cut to [`crate::QUESTION_ARGUMENTS`].
+        arguments: String,
+    },
 }
+
+/// Characters of a question's arguments that its one-line form holds.
+const ARGUMENTS_SHOWN: usize = 160;
 
 impl fmt::Display for Subject {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -238,6 +253,20 @@ impl fmt::Display for Subject {
             Self::File { access, path } => write!(out, "{access} {path}"),
             Self::Socket { path } => write!(out, "socket {path}"),
             Self::Bound { bound } => write!(out, "bound of {bound}"),
+            Self::Question {
+                agent,
+                tool,
+                arguments,
+            } => {
+                write!(out, "question of {agent}: {tool}")?;
+                match arguments.char_indices().nth(ARGUMENTS_SHOWN) {
+                    _ if arguments.is_empty() => Ok(()),
+                    None => write!(out, " {arguments}"),
+                    Some((end, _)) => {
+                        write!(out, " {}…", arguments.get(..end).unwrap_or_default())
+                    }
+                }
+            }
         }
     }
 }
@@ -288,6 +317,9 @@ pub struct Block {
     /// The figures, where a bound was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breach: Option<Breach>,
+    /// For a question of the agent, the answers that it offers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<QuestionFacts>,
 }
 
 impl Block {
@@ -390,6 +422,8 @@ pub enum Decider {
     Floor,
     /// Nobody, within the run's limit: given up, which is no denial.
     Limit,
+    /// The profile of the run's agent, which does without it.
+    Profile,
 }
 
 /// How far a decision reaches.
@@ -525,6 +559,26 @@ mod tests {
     }
 
     #[test]
+    fn a_question_reads_as_one_line_however_long_it_is() {
+        let question = |arguments: String| Subject::Question {
+            agent: "opencode".into(),
+            tool: "execute".into(),
+            arguments,
+        };
+        let short = question(r#"{"command":"rm x"}"#.into()).to_string();
+        assert_eq!(short, r#"question of opencode: execute {"command":"rm x"}"#);
+        assert_eq!(
+            question(String::new()).to_string(),
+            "question of opencode: execute"
+        );
+        let long = question("日".repeat(2_000)).to_string();
+        assert!(
+            long.ends_with("日…") && long.chars().count() < 200,
+            "{long}"
+        );
+    }
+
+    #[test]
     fn the_shape_of_each_subject_is_kept() {
         let json = |subject: &Subject| serde_json::to_string(subject).unwrap();
         let egress = Subject::Egress {
@@ -543,7 +597,16 @@ mod tests {
         let socket = Subject::Socket {
             path: PathText::of("/run/x.sock".as_ref()),
         };
+        let question = Subject::Question {
+            agent: "opencode".into(),
+            tool: "execute".into(),
+            arguments: "{}".into(),
+        };
         for (subject, text) in [
+            (
+                question,
+                r#"{"type":"question","agent":"opencode","tool":"execute","arguments":"{}"}"#,
+            ),
             (socket, r#"{"type":"socket","path":"/run/x.sock"}"#),
             (
                 egress,
@@ -588,6 +651,7 @@ mod tests {
             holders: vec![],
             socket: None,
             breach: None,
+            question: None,
             file: Some(facts(1)),
         };
         assert_eq!(

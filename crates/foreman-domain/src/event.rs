@@ -576,6 +576,7 @@ mod tests {
             file: None,
             socket: None,
             breach: None,
+            question: None,
         };
         for kind in [
             EventKind::Block {

@@ -12,6 +12,7 @@ mod fence;
 mod file;
 mod ids;
 mod order;
+mod question;
 mod record;
 mod run;
 mod shell;
@@ -34,6 +35,7 @@ pub use ids::{
     AmendmentId, BlockId, Epoch, EventSeq, HoldId, IdError, OrderId, Revision, RunEpoch, RunId,
 };
 pub use order::{IllegalOrderTransition, OrderDone, OrderEvent, OrderFailure, OrderState};
+pub use question::{QUESTION_ARGUMENTS, QUESTION_OPTIONS, QuestionFacts, QuestionOption};
 pub use record::{Packed, RECORD_BYTES, RECORD_EVENTS, Record, Span, last_seq_of, pack};
 pub use run::{
     CancelCause, FailReason, IllegalTransition, InterruptReason, Outcome, RunEvent, RunState,

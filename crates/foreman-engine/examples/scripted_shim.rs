@@ -81,6 +81,23 @@ fn doctor() -> Done<()> {
     Ok(serde_json::to_writer(std::io::stdout(), &findings)?)
 }
 
+fn host(name: &str) -> Subject {
+    Subject::Egress {
+        protocol: Protocol::Tcp,
+        host: Host::Name(name.to_owned()),
+        port: 443,
+        resolved: None,
+    }
+}
+
+fn question(tool: &str) -> Subject {
+    Subject::Question {
+        agent: "scripted".to_owned(),
+        tool: tool.to_owned(),
+        arguments: "{}".to_owned(),
+    }
+}
+
 struct Shim {
     spec: RunSpec,
     identity: ShimIdentity,
@@ -260,12 +277,17 @@ impl Shim {
                     },
                     Some("agent"),
                 )?,
-                "hold" if !self.connect(rest).await? => {
-                    return Ok(StepResult::Stopped {
-                        why: "asked to stop".into(),
-                    });
+                "hold" | "ask" => {
+                    let subject = match verb {
+                        "hold" => host(rest),
+                        _ => question(rest),
+                    };
+                    if !self.attempt(&subject).await? {
+                        return Ok(StepResult::Stopped {
+                            why: "asked to stop".into(),
+                        });
+                    }
                 }
-                "hold" => {}
                 "commit" => commit(&self.spec, rest)?,
                 "exit" => match rest.parse()? {
                     0 => return Ok(StepResult::Succeeded),
@@ -284,14 +306,8 @@ impl Shim {
         Ok(StepResult::Succeeded)
     }
 
-    /// Tries a host; waits while it is held. False when the run is to stop.
-    async fn connect(&self, host: &str) -> Done<bool> {
-        let subject = Subject::Egress {
-            protocol: Protocol::Tcp,
-            host: Host::Name(host.to_owned()),
-            port: 443,
-            resolved: None,
-        };
+    /// Tries something; waits while it is held. False when the run is to stop.
+    async fn attempt(&self, subject: &Subject) -> Done<bool> {
         let mut news = self.news.subscribe();
         let mut held: Option<Block> = None;
         loop {
@@ -299,7 +315,7 @@ impl Shim {
                 let policy = lock(&self.policy);
                 let hold = held.as_ref().map(|block| block.last_hold);
                 let question = Question {
-                    subject: &subject,
+                    subject,
                     hold,
                     under: None,
                 };
@@ -314,13 +330,13 @@ impl Shim {
                         by,
                         reason: String::new(),
                     };
-                    let block = self.block(&subject, revision, &why, denied);
+                    let block = self.block(subject, revision, &why, denied);
                     self.say(EventKind::Block { block }, Some("agent"))?;
                     ConnectVerdict::Refused { by, why }
                 }
                 Ruling::Ask { why } => {
                     if held.is_none() {
-                        let block = self.block(&subject, revision, &why, BlockState::Open);
+                        let block = self.block(subject, revision, &why, BlockState::Open);
                         self.say(
                             EventKind::Block {
                                 block: block.clone(),
@@ -339,7 +355,7 @@ impl Shim {
             };
             self.say(
                 EventKind::Egress {
-                    subject,
+                    subject: subject.clone(),
                     verdict,
                     count: 1,
                 },
@@ -374,6 +390,7 @@ impl Shim {
             holders: vec![],
             socket: None,
             breach: None,
+            question: None,
         };
         blocks.push(block.clone());
         block

@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::environment::Account;
 use crate::failures::{OrFail, decided_in_words, join};
 use crate::path_rules::{Own, look};
+use crate::programs::patience::{known_host, on_card};
 use crate::tokens;
 use foreman_domain::{
     Amendment, Block, BlockId, BlockState, Code, Decider, Decision, Failure, FileAccess, RunId,
@@ -191,7 +192,10 @@ impl Context {
                         Ground::Open { .. } => None,
                     }
                 }
-                Subject::Egress { .. } | Subject::Socket { .. } | Subject::Bound { .. } => None,
+                Subject::Egress { .. }
+                | Subject::Socket { .. }
+                | Subject::Bound { .. }
+                | Subject::Question { .. } => None,
             },
             Some(_) | None => None,
         };
@@ -240,16 +244,23 @@ impl Card {
 
     /// As a surface shows it.
     pub fn view(&self) -> BlockView {
+        let details = RunDetails::of(&self.run).ok();
+        let agent = details
+            .as_ref()
+            .and_then(|details| details.agent.as_deref());
+        let waits = self.block.state == BlockState::Open;
         BlockView {
+            gives_up: agent
+                .filter(|_| waits)
+                .and_then(|agent| on_card(agent, &self.block)),
+            by_itself: agent.and_then(|agent| known_host(agent, &self.block)),
             block: self.block.clone(),
             asks: self.asks(),
             title: self.title.clone(),
             expect: tokens::of_block(&self.block, self.run.revision, &self.offers),
             candidates: candidates(&self.offers),
             decided: self.decided.clone(),
-            secrets_notice: RunDetails::of(&self.run)
-                .ok()
-                .and_then(|details| details.secrets_notice()),
+            secrets_notice: details.and_then(|details| details.secrets_notice()),
         }
     }
 }

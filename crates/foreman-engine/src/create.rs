@@ -138,6 +138,7 @@ impl Engine {
             copied: Vec::new(),
             changes: None,
             agent_home: request.agent.as_ref().map(|_| self.layout.home(id)),
+            agent: request.agent.as_ref().map(|choice| choice.name.clone()),
             follows: None,
             toolchains: plan.toolchains.views.clone(),
             secrets: plan.layers.secrets.clone(),

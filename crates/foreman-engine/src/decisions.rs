@@ -10,10 +10,11 @@ use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::{OrFail, already_decided, policy as policy_failure};
 use crate::live::LiveRun;
+use crate::programs::patience::came_late;
 use crate::tokens;
 use foreman_domain::{
     AmendmentId, AmendmentState, At, Block, BlockId, BlockState, BoundKind, Code, Decider,
-    EventKind, Failure, HoldId, Revision, RunId, Scope, Surface,
+    EventKind, Failure, HoldId, Revision, RunId, Scope, Subject, Surface,
 };
 use foreman_policy::{Rule, Use, figure_in_words, parse_bounds};
 use foreman_shim::client::{Applied, ClientError};
@@ -56,7 +57,13 @@ impl Engine {
             scope,
             rule: Box::new(rule),
         };
-        self.decide(&card, ruled, words, key, request.surface).await
+        let surface = request.surface;
+        let decided = self.decide(&card, ruled, words, key, surface).await?;
+        let late = RunDetails::of(&card.run)?
+            .agent
+            .filter(|_| decided.in_force)
+            .and_then(|agent| came_late(&agent, &card.block, decided.amendment.decided_at));
+        Ok(Decided { late, ..decided })
     }
 
     /// Refuses a held subject for the rest of its run.
@@ -191,6 +198,7 @@ impl Engine {
             released: 0,
             refused: 0,
             cut: 0,
+            late: None,
         };
         if let Some(live) = self.live.get(id.run()) {
             self.bring_up_to_date(&live).await?;
@@ -247,6 +255,7 @@ impl Engine {
             released: counts.released,
             refused: counts.refused,
             cut: counts.cut,
+            late: None,
         })
     }
 
@@ -412,7 +421,14 @@ fn chosen(
         ));
     }
     let scope = match (request.scope, request.rule) {
-        (None, None) => Some(Scope::Run),
+        // What an agent asks is about this one; an answer for longer is asked for by name.
+        (None, None) => match card.block.subject {
+            Subject::Question { .. } => Some(Scope::Once),
+            Subject::Egress { .. }
+            | Subject::File { .. }
+            | Subject::Socket { .. }
+            | Subject::Bound { .. } => Some(Scope::Run),
+        },
         (scope, _) => scope,
     };
     let candidate = offered.into_iter().find(|candidate| {
@@ -443,10 +459,8 @@ fn chosen(
     if let Some(expires) = request.expires {
         check_expiry(candidate.scope, expires, At::now())?;
         let Some(end) = rule.expires_mut() else {
-            return Err(
-                Failure::new(Code::Usage, "a raised bound has no end of its own")
-                    .hint("Leave the end out: `foreman policy revoke` takes it back at any time."),
-            );
+            return Err(Failure::new(Code::Usage, "that has no end of its own")
+                .hint("Leave the end out: `foreman policy revoke` takes it back at any time."));
         };
         *end = Some(expires);
         words = format!("{words}, and no longer than until {expires}");

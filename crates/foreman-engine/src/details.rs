@@ -70,6 +70,9 @@ pub(crate) struct RunDetails {
     /// What its agent keeps of its home.
     #[serde(default)]
     pub agent_home: Option<PathBuf>,
+    /// The agent with a driver that it runs.
+    #[serde(default)]
+    pub agent: Option<String>,
     /// The run whose reviewed commits it starts from.
     #[serde(default)]
     pub follows: Option<Follows>,

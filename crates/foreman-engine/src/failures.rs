@@ -219,6 +219,10 @@ pub(crate) fn decided_in_words(block: &Block, decision: Option<&Amendment>) -> S
         BlockState::Denied {
             by: Decider::Limit, ..
         } => format!("given up at {} without an answer", clock(block.last_at)),
+        BlockState::Denied {
+            by: Decider::Profile,
+            ..
+        } => "refused by the profile of its agent, which does without it".to_owned(),
         BlockState::Expired => format!("given up at {} without an answer", clock(block.last_at)),
         BlockState::Open | BlockState::Gone => "left open".to_owned(),
     }

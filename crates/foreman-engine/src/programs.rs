@@ -8,6 +8,7 @@
 pub(crate) mod agents;
 pub(crate) mod asking;
 pub(crate) mod harness;
+pub(crate) mod patience;
 
 use foreman_cage::Bind;
 use foreman_domain::{Code, Failure};

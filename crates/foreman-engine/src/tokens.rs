@@ -115,6 +115,7 @@ mod tests {
             file: None,
             socket: None,
             breach: None,
+            question: None,
         }
     }
 

@@ -32,7 +32,7 @@ pub fn subject_floor(subject: &Subject) -> Option<String> {
             let why = socket_floor(&path.to_path(), &[])?;
             return Some(format!("{path} is {why}, which no rule can open"));
         }
-        Subject::Bound { .. } => return None,
+        Subject::Bound { .. } | Subject::Question { .. } => return None,
     };
     if let Some(why) = port_floor(*protocol, *port) {
         return Some(why);

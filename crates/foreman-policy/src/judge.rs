@@ -1,17 +1,18 @@
 //! Judges a subject by a policy, and says why.
 //!
-//! Floor over denial over allowing rule; what nothing speaks of is asked. Among rules that agree, the
+//! Floor over denial over allowing rule over what an agent's profile refuses; what nothing speaks of is asked. Among rules that agree, the
 //! narrowest layer explains, then the narrowest pattern; the order of rules never matters. An expired
 //! rule, and a "once" rule for a hold it does not count, are as if they were not there.
 
 mod files;
+mod questions;
 mod sockets;
 mod words;
 
 pub(crate) use words::{doing, shown};
 
 use crate::floor::subject_floor;
-use crate::{Denial, EgressRule, Layer, PathRule, Policy, RuleId, SocketRule, Use};
+use crate::{Denial, EgressRule, Layer, PathRule, Policy, QuestionRule, RuleId, SocketRule, Use};
 use foreman_domain::{AmendmentId, At, Decider, FileAccess, HoldId, Host, Subject};
 use ipnet::IpNet;
 use schemars::JsonSchema;
@@ -136,6 +137,7 @@ enum Found<'a> {
     Allowed(&'a EgressRule),
     Opened(&'a PathRule),
     Connected(&'a SocketRule),
+    Answered(&'a QuestionRule),
     Nothing,
 }
 
@@ -150,7 +152,12 @@ impl Policy {
                 reason: String::new(),
             },
             Found::Denied(denial) => Ruling::Refuse {
-                by: Decider::Operator,
+                by: match denial.origin.layer {
+                    Layer::Profile => Decider::Profile,
+                    Layer::Floor | Layer::Project | Layer::Order | Layer::Amendment => {
+                        Decider::Operator
+                    }
+                },
                 why: words::denied(denial),
                 reason: denial.reason.clone(),
             },
@@ -166,9 +173,10 @@ impl Policy {
                 resolves_to: None,
                 opens: Some(rule.opening()),
             },
-            Found::Connected(rule) => Ruling::Allow {
-                rule: rule.origin.id.clone(),
-                amendment: rule.origin.amendment.clone(),
+            Found::Connected(SocketRule { origin, .. })
+            | Found::Answered(QuestionRule { origin, .. }) => Ruling::Allow {
+                rule: origin.id.clone(),
+                amendment: origin.amendment.clone(),
                 resolves_to: None,
                 opens: None,
             },
@@ -212,6 +220,12 @@ impl Policy {
                 rule: Some(rule.origin.id.clone()),
                 words: words::opened(rule, &rule.origin, rule.expires),
             },
+            Found::Answered(rule) => Explained {
+                verdict: Verdict::Allowed,
+                layer: Some(rule.origin.layer),
+                rule: Some(rule.origin.id.clone()),
+                words: words::opened(rule, &rule.origin, None),
+            },
             Found::Nothing => Explained {
                 verdict: Verdict::Held,
                 layer: None,
@@ -235,15 +249,27 @@ impl Policy {
                     Reverse((&denial.origin.id, &denial.reason)),
                 )
             });
-        if let Some(denial) = denial {
-            return Found::Denied(denial);
+        // What an agent's profile refuses gives way to whoever allows it; what an operator refuses does not.
+        match denial {
+            Some(denial) if denial.origin.layer == Layer::Profile => {
+                match self.find_rule(question, now) {
+                    Found::Nothing => Found::Denied(denial),
+                    found => found,
+                }
+            }
+            Some(denial) => Found::Denied(denial),
+            None => self.find_rule(question, now),
         }
+    }
+
+    fn find_rule(&self, question: Question<'_>, now: At) -> Found<'_> {
         match question.subject {
             Subject::Egress { .. } => self.find_egress(question, now),
             Subject::File { .. } => self.find_path(question, now),
             Subject::Socket { .. } => self.find_socket(question, now),
             // What a bound leaves is no matter of rules.
             Subject::Bound { .. } => Found::Nothing,
+            Subject::Question { .. } => self.find_answer(question),
         }
     }
 
@@ -317,7 +343,9 @@ impl Denial {
                     || (resolved.is_none() && same(&self.subject, &unresolved(subject)))
             }
             Subject::File { access, path } => files::is_in(*access, path, subject),
-            Subject::Socket { .. } | Subject::Bound { .. } => self.subject == *subject,
+            Subject::Socket { .. } | Subject::Bound { .. } | Subject::Question { .. } => {
+                self.subject == *subject
+            }
         }
     }
 }

@@ -47,7 +47,7 @@ pub use quantity::{
 pub use render::{append_rule, render_egress, render_path, render_socket};
 pub use rule::{
     Access, BoundRule, Bounds, Denial, EgressRule, HostPattern, Layer, Origin, PathRule, Policy,
-    Rule, RuleId, SocketRule, Use,
+    QuestionRule, Rule, RuleId, SocketRule, Use,
 };
 pub use secret::{SecretUse, is_secret_name, parse_secret_use};
 pub use socket_floor::{socket_floor, socket_gives_away};

@@ -5,6 +5,7 @@
 
 mod bounds;
 mod files;
+mod questions;
 mod sockets;
 
 use crate::address::{AddressClass, classify};
@@ -89,6 +90,11 @@ pub fn offers(
         Subject::File { access, path } => files::offers(block, *access, path, past, look),
         Subject::Socket { path } => sockets::offers(block, path, past),
         Subject::Bound { bound } => bounds::offers(block, *bound),
+        Subject::Question {
+            agent,
+            tool,
+            arguments,
+        } => questions::offers(block, agent, tool, arguments),
     }
 }
 

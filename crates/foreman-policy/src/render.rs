@@ -87,7 +87,7 @@ fn render(rule: &Rule) -> Option<String> {
         Rule::Egress(rule) => render_egress(rule),
         Rule::Path(rule) => render_path(rule),
         Rule::Socket(rule) => render_socket(rule),
-        Rule::Bound(_) => None,
+        Rule::Bound(_) | Rule::Question(_) => None,
     }
 }
 
@@ -107,6 +107,7 @@ pub fn append_rule(name: &str, text: &str, rule: &Rule) -> Result<String, Policy
                 "a policy file cannot say a path that is not plain text"
             }
             Rule::Bound(_) => "a raised bound is no rule of its own there: write it under [bounds]",
+            Rule::Question(_) => "an answer to an agent's question is nothing for a file",
             Rule::Path(_) | Rule::Socket(_) | Rule::Egress(_) => {
                 "a decision for once is nothing for a file"
             }

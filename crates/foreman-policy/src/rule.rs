@@ -255,6 +255,38 @@ impl fmt::Display for SocketRule {
     }
 }
 
+/// Answers questions of an agent with yes. It opens nothing: what an agent may reach is up to the other rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
+pub struct QuestionRule {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Which agent's.
+    pub agent: String,
+    /// About which tool, as the agent names it.
+    pub tool: String,
+    /// About these arguments only; about any when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+    /// For which holds it counts.
+    #[serde(default, skip_serializing_if = "counts_always")]
+    pub applies: Use,
+}
+
+/// What the rule answers, without where it comes from: `questions of opencode: execute`.
+impl fmt::Display for QuestionRule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.arguments {
+            None => write!(out, "questions of {}: {}", self.agent, self.tool),
+            Some(arguments) => Subject::Question {
+                agent: self.agent.clone(),
+                tool: self.tool.clone(),
+                arguments: arguments.clone(),
+            }
+            .fmt(out),
+        }
+    }
+}
+
 fn counts_always(applies: &Use) -> bool {
     *applies == Use::Always
 }
@@ -286,6 +318,8 @@ pub enum Rule {
     Socket(SocketRule),
     /// Of a bound.
     Bound(BoundRule),
+    /// Of questions of an agent.
+    Question(QuestionRule),
 }
 
 impl Rule {
@@ -297,6 +331,7 @@ impl Rule {
             Self::Path(rule) => &rule.origin,
             Self::Socket(rule) => &rule.origin,
             Self::Bound(rule) => &rule.origin,
+            Self::Question(rule) => &rule.origin,
         }
     }
 
@@ -307,6 +342,7 @@ impl Rule {
             Self::Path(rule) => &mut rule.origin,
             Self::Socket(rule) => &mut rule.origin,
             Self::Bound(rule) => &mut rule.origin,
+            Self::Question(rule) => &mut rule.origin,
         }
     }
 
@@ -316,6 +352,7 @@ impl Rule {
             Self::Egress(rule) => Some(&mut rule.applies),
             Self::Path(rule) => Some(&mut rule.applies),
             Self::Socket(rule) => Some(&mut rule.applies),
+            Self::Question(rule) => Some(&mut rule.applies),
             Self::Bound(_) => None,
         }
     }
@@ -327,17 +364,17 @@ impl Rule {
             Self::Egress(rule) => rule.expires,
             Self::Path(rule) => rule.expires,
             Self::Socket(rule) => rule.expires,
-            Self::Bound(_) => None,
+            Self::Bound(_) | Self::Question(_) => None,
         }
     }
 
-    /// When it ends, to be set; a raised bound has no end of its own.
+    /// When it ends, to be set; a raised bound and an answer have no end of their own.
     pub fn expires_mut(&mut self) -> Option<&mut Option<At>> {
         match self {
             Self::Egress(rule) => Some(&mut rule.expires),
             Self::Path(rule) => Some(&mut rule.expires),
             Self::Socket(rule) => Some(&mut rule.expires),
-            Self::Bound(_) => None,
+            Self::Bound(_) | Self::Question(_) => None,
         }
     }
 
@@ -349,6 +386,7 @@ impl Rule {
             Self::Path(rule) => rule.covers(subject),
             Self::Socket(rule) => rule.covers(subject),
             Self::Bound(rule) => *subject == Subject::Bound { bound: rule.bound },
+            Self::Question(rule) => rule.covers(subject),
         }
     }
 }
@@ -360,6 +398,7 @@ impl fmt::Display for Rule {
             Self::Path(rule) => rule.fmt(out),
             Self::Socket(rule) => rule.fmt(out),
             Self::Bound(rule) => rule.fmt(out),
+            Self::Question(rule) => rule.fmt(out),
         }
     }
 }
@@ -455,6 +494,7 @@ impl Policy {
             Rule::Path(rule) => self.paths.push(rule),
             Rule::Socket(rule) => self.sockets.push(rule),
             Rule::Bound(rule) => self.bounds.push(rule),
+            Rule::Question(rule) => self.questions.push(rule),
         }
     }
 }
@@ -498,6 +538,9 @@ pub struct Policy {
     /// Bounds that were raised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<BoundRule>,
+    /// Questions of its agent that are answered with yes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<QuestionRule>,
 }
 
 impl Policy {

@@ -11,6 +11,7 @@
 use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use foreman_agent::SECRET_MARK;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -192,7 +193,7 @@ impl Patterns {
 
     fn mark(&self, pattern: usize, out: &mut Vec<u8>) {
         let name = self.name_of(pattern).unwrap_or_default();
-        out.extend_from_slice(format!("‹secret {name}›").as_bytes());
+        out.extend_from_slice(format!("{SECRET_MARK}{name}›").as_bytes());
     }
 }
 

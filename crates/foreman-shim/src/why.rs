@@ -79,6 +79,8 @@ pub enum Status {
     RefusedAlways,
     /// So much was stopped already that this was refused without a card.
     TooMany,
+    /// The profile of the run's agent refuses it: telemetry and the like.
+    NotNeeded,
 }
 
 impl Status {
@@ -90,6 +92,7 @@ impl Status {
             Decider::Unattended => Self::RefusedUnattended,
             Decider::Floor => Self::RefusedAlways,
             Decider::Limit => Self::Expired,
+            Decider::Profile => Self::NotNeeded,
         }
     }
 
@@ -136,10 +139,14 @@ impl Status {
                 Subject::Egress { .. }
                 | Subject::File { .. }
                 | Subject::Socket { .. }
-                | Subject::Bound { .. } => {
+                | Subject::Bound { .. }
+                | Subject::Question { .. } => {
                     "Neither a rule nor the operator can open it; do without it."
                 }
             },
+            Self::NotNeeded => {
+                "Do without it: nobody is asked about this. The operator can allow it from the start of a run."
+            }
             Self::TooMany => {
                 "Try nothing new for now; the operator has to decide about what was stopped \
                  before. Then try again."
@@ -158,6 +165,7 @@ impl Status {
             Self::RefusedUnattended => "refused: nobody attends this run",
             Self::RefusedAlways => "refused: never reachable from here",
             Self::TooMany => "refused: too much was stopped already",
+            Self::NotNeeded => "refused: the agent does without it",
         }
     }
 }

@@ -26,12 +26,15 @@ fn block(number: u32, at: &str, state: BlockState) -> BlockView {
             holders: vec![],
             socket: None,
             breach: None,
+            question: None,
         },
         title: "a title that is longer than a menu has room for".into(),
         expect: String::new(),
         candidates: vec![],
         decided: None,
         secrets_notice: None,
+        gives_up: None,
+        by_itself: None,
     }
 }
 

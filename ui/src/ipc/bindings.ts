@@ -692,6 +692,8 @@ export type Block = {
 	socket?: SocketFacts | null,
 	/**  The figures, where a bound was reached. */
 	breach?: Breach | null,
+	/**  For a question of the agent, the answers that it offers. */
+	question?: QuestionFacts | null,
 } & BlockState;
 
 /**  One held or refused subject of a run, for example `r7k2mqdx-b1`. */
@@ -747,6 +749,13 @@ export type BlockView = {
 	decided: string | null,
 	/**  What an operator must know before anything is opened for a run that has secrets, as a sentence. */
 	secrets_notice?: string | null,
+	/**
+	 *  When the agent of its run gives up what waits here, and what it does then, as a sentence; absent where it
+	 *  waits for as long as it takes.
+	 */
+	gives_up?: string | null,
+	/**  That the agent of its run tries this host by itself, as a sentence. */
+	by_itself?: string | null,
 } & Block;
 
 /**  Blocks. */
@@ -1065,6 +1074,8 @@ export type Decided = {
 	refused: number,
 	/**  Connections cut. */
 	cut: number,
+	/**  Set when the agent had given up by then what was let go: what that means, as a sentence. */
+	late?: string | null,
 };
 
 /**  Who decided. */
@@ -1076,7 +1087,9 @@ export type Decider =
 /**  The floor: never amendable. */
 "floor" | 
 /**  Nobody, within the run's limit: given up, which is no denial. */
-"limit";
+"limit" | 
+/**  The profile of the run's agent, which does without it. */
+"profile";
 
 /**  What was decided. */
 export type Decision = 
@@ -2553,6 +2566,8 @@ export type Policy = {
 	sockets?: SocketRule[],
 	/**  Bounds that were raised. */
 	bounds?: BoundRule[],
+	/**  Questions of its agent that are answered with yes. */
+	questions?: QuestionRule[],
 };
 
 /**  Whose policy: a run, or a repository. */
@@ -2757,6 +2772,34 @@ export type PushView = {
 	said: string[],
 };
 
+/**  What is known of an agent's question beside its subject. */
+export type QuestionFacts = {
+	/**  The answers that it offers, at most [`QUESTION_OPTIONS`]. */
+	options: QuestionOption[],
+};
+
+/**  An answer that the agent offers for a question of its own. */
+export type QuestionOption = {
+	/**  What it means. */
+	answer: PermissionAnswer,
+	/**  What the agent calls it, cut. Its own words, which promise nothing. */
+	words: string,
+};
+
+/**  Answers questions of an agent with yes. It opens nothing: what an agent may reach is up to the other rules. */
+export type QuestionRule = {
+	/**  Where it comes from. */
+	origin: Origin,
+	/**  Which agent's. */
+	agent: string,
+	/**  About which tool, as the agent names it. */
+	tool: string,
+	/**  About these arguments only; about any when absent. */
+	arguments?: string | null,
+	/**  For which holds it counts. */
+	applies?: Use,
+};
+
 /**  Pauses or resumes dispatching. What runs goes on. */
 export type QueuePause = {
 	/**  Only in this repository: any path inside it. */
@@ -2943,7 +2986,9 @@ PathRule |
 /**  Of a socket. */
 SocketRule | 
 /**  Of a bound. */
-BoundRule;
+BoundRule | 
+/**  Of questions of an agent. */
+QuestionRule;
 
 /**  Name of a rule within a policy, for example `order:2`, `amendment:r7k2mqdx-a1`. Opaque. */
 export type RuleId = string;
@@ -3690,7 +3735,15 @@ path: PathText } |
 /**  A bound that was reached. */
 { type: "bound"; 
 /**  Which. */
-bound: BoundKind };
+bound: BoundKind } | 
+/**  A question of the agent: whether it may do something, by its own rules. An answer opens no wall. */
+{ type: "question"; 
+/**  The agent. */
+agent: string; 
+/**  The tool, as the agent names it. */
+tool: string; 
+/**  What it wants to do, as JSON text: safe to show, and cut to [`crate::QUESTION_ARGUMENTS`]. */
+arguments: string };
 
 /**  Where an operator decides. Told to whoever comes late to the same card. */
 export type Surface = 

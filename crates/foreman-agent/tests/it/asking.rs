@@ -87,6 +87,7 @@ fn a_real_agent_that_asks_is_answered_and_gets_no_file_system() {
                 let answers = sent(&talk.take(Input::Answer {
                     request: &request,
                     answer,
+                    reason: "",
                 }));
                 assert_eq!(answers[0]["result"]["outcome"]["optionId"], "once");
             }
@@ -149,14 +150,23 @@ fn answers_go_back_as_the_option_of_their_kind_and_never_as_a_wider_permission()
         let mut talk = in_a_prompt();
         talk.hears(question(json!("q"), offered));
         let request = "\"q\"";
-        let answers = sent(&talk.take(Input::Answer { request, answer }));
+        let answers = sent(&talk.take(Input::Answer {
+            request,
+            answer,
+            reason: "",
+        }));
         assert_eq!(answers[0]["id"], "q");
         assert_eq!(
             answers[0]["result"]["outcome"]["optionId"], option,
             "{offered:?} {answer:?}"
         );
         assert!(
-            talk.take(Input::Answer { request, answer }).is_empty(),
+            talk.take(Input::Answer {
+                request,
+                answer,
+                reason: "",
+            })
+            .is_empty(),
             "answered once"
         );
     }
@@ -169,9 +179,79 @@ fn a_rejected_action_makes_the_end_no_plain_success() {
     talk.take(Input::Answer {
         request: "0",
         answer: PermissionAnswer::RejectOnce,
+        reason: "",
     });
     talk.hears(json!({"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}));
     assert_eq!(talk.outcome().0, AgentOutcome::CompletedWithDenials);
+}
+
+#[test]
+fn what_is_offered_is_asked_and_the_answer_is_told_as_it_was_given() {
+    let mut talk = in_a_prompt();
+    let effects = talk.hears(question(
+        json!("q"),
+        &["allow_once", "reject_once", "new_kind"],
+    ));
+    let Some(Effect::Ask { options, .. }) = effects.last() else {
+        panic!("{effects:?}")
+    };
+    let answers: Vec<_> = options.iter().map(|option| option.answer).collect();
+    let known = [PermissionAnswer::AllowOnce, PermissionAnswer::RejectOnce];
+    assert_eq!(answers, known);
+    let effects = talk.take(Input::Answer {
+        request: "\"q\"",
+        answer: PermissionAnswer::AllowAlways,
+        reason: "",
+    });
+    assert!(
+        effects.contains(&Effect::Tell(AgentEvent::PermissionAnswered {
+            request: "\"q\"".into(),
+            answer: PermissionAnswer::AllowOnce,
+        }))
+    );
+}
+
+#[test]
+fn a_question_that_is_taken_back_or_left_behind_needs_no_answer() {
+    let withdrawn = |effects: &[Effect]| -> Vec<String> {
+        effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Withdraw { request } => Some(request.clone()),
+                _ => None,
+            })
+            .collect()
+    };
+    let mut talk = in_a_prompt();
+    talk.hears(question(json!(7), &["allow_once"]));
+    talk.hears(question(json!("b"), &["allow_once"]));
+    let effects =
+        talk.hears(json!({"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":7}}));
+    assert_eq!(withdrawn(&effects), ["7"]);
+    assert_eq!(sent(&effects)[0]["error"]["code"], -32800);
+    let late = Input::Answer {
+        request: "7",
+        answer: PermissionAnswer::AllowOnce,
+        reason: "",
+    };
+    assert!(talk.take(late).is_empty(), "it was taken back");
+    let effects = talk.hears(json!({"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}));
+    assert_eq!(withdrawn(&effects), ["\"b\""]);
+    assert_eq!(talk.outcome().0, AgentOutcome::Completed);
+}
+
+#[test]
+fn a_model_without_progress_is_the_outcome_of_the_session_that_is_cancelled_for_it() {
+    let mut talk = in_a_prompt();
+    talk.take(Input::Stalled("its model made no progress for 10 min"));
+    assert_eq!(
+        sent(&talk.take(Input::Interrupt))[0]["method"],
+        "session/cancel"
+    );
+    talk.hears(json!({"jsonrpc":"2.0","id":3,"result":{"stopReason":"cancelled"}}));
+    let (outcome, why) = talk.outcome();
+    assert_eq!(outcome, AgentOutcome::ModelUnreachable);
+    assert!(why.contains("no progress"), "{why}");
 }
 
 #[test]

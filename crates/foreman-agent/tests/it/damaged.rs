@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Value, json};
 
-const RECORDINGS: [(&str, &[u8]); 5] = [
+const RECORDINGS: [(&str, &[u8]); 6] = [
     (
         "pi",
         include_bytes!("../../recordings/pi-hello-then-curl.jsonl"),
@@ -29,6 +29,10 @@ const RECORDINGS: [(&str, &[u8]); 5] = [
     (
         "opencode",
         include_bytes!("../../recordings/opencode-hello-then-curl.jsonl"),
+    ),
+    (
+        "claude",
+        include_bytes!("../../recordings/claude-by-hand.jsonl"),
     ),
 ];
 /// Longest text of one event, in bytes; what a cut adds to it is short.

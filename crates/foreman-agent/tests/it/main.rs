@@ -7,6 +7,7 @@
 )]
 
 mod asking;
+mod claude;
 mod damaged;
 mod recordings;
 
@@ -42,6 +43,7 @@ pub(crate) fn conversation(agent: &str, wire: Wire) -> Conversation {
         cwd: "/home/op/wt".into(),
         resume: None,
         mode: None,
+        patience: None,
     }
 }
 
@@ -107,6 +109,15 @@ fn acp_conforms() {
     );
     candidate.piece = Some(piece);
     passes(&candidate);
+}
+
+/// Written by hand after what was seen of it: nobody may hand on what it prints itself.
+#[test]
+fn claude_conforms() {
+    passes(&of(
+        "claude",
+        include_bytes!("../../recordings/claude-by-hand.jsonl"),
+    ));
 }
 
 /// The smallest map there can be: what the suite itself is tried with.

@@ -76,6 +76,17 @@ fn draw(view: &PolicyView, answer: &Answer) -> std::io::Result<()> {
             answer.line(&format!("         {what}"))?;
         }
     }
+    for rule in &policy.questions {
+        let once = match rule.applies {
+            Use::Always => "",
+            Use::Holds { .. } => ", once",
+        };
+        let what = sanitize_line(&rule.to_string());
+        answer.line(&format!(
+            "  answer yes to {what}{once}  {}",
+            source(&rule.origin)
+        ))?;
+    }
     draw_toolchains(view, answer)?;
     if !view.secrets.is_empty() {
         heading("Secrets that a run is handed")?;

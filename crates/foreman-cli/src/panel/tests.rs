@@ -62,6 +62,7 @@ pub(crate) fn view(number: u32) -> BlockView {
             }],
             socket: None,
             breach: None,
+            question: None,
         },
         title: "demo".into(),
         expect: format!("token-{number}"),
@@ -82,6 +83,8 @@ pub(crate) fn view(number: u32) -> BlockView {
         ],
         decided: None,
         secrets_notice: None,
+        gives_up: None,
+        by_itself: None,
     }
 }
 
@@ -105,6 +108,7 @@ fn decided(number: u32) -> Decided {
         released: 1,
         refused: 0,
         cut: 0,
+        late: None,
     }
 }
 

@@ -178,5 +178,6 @@ fn by_in_words(by: foreman_domain::Decider) -> &'static str {
         foreman_domain::Decider::Unattended => "nobody attended",
         foreman_domain::Decider::Floor => "refused by the floor",
         foreman_domain::Decider::Limit => "given up within a limit",
+        foreman_domain::Decider::Profile => "refused by the profile of its agent",
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn as_written(mut rule: Rule) -> Rule {
     let path = match &mut rule {
         Rule::Path(rule) => &mut rule.path,
         Rule::Socket(rule) => &mut rule.socket,
-        Rule::Egress(_) | Rule::Bound(_) => return rule,
+        Rule::Egress(_) | Rule::Bound(_) | Rule::Question(_) => return rule,
     };
     if let Ok(rest) = path.strip_prefix(home()) {
         *path = Path::new("~").join(rest);

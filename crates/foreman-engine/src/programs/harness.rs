@@ -12,8 +12,8 @@ use crate::failures::{internal, io, policy as policy_failure};
 use crate::policies::Layers;
 use foreman_agent::{Conversation, Profile, ProfileError, profile, profiles};
 use foreman_cage::Bind;
-use foreman_domain::{Code, Failure, sanitize_line};
-use foreman_policy::{Layer, parse_policy};
+use foreman_domain::{Code, Failure, Host, Protocol, Subject, sanitize_line};
+use foreman_policy::{Denial, Layer, Origin, RuleId, parse_policy};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -37,6 +37,8 @@ pub(crate) struct Harness {
     pub env: Vec<(String, String)>,
     /// Rules of its profile, as the text of a policy file.
     rules: String,
+    /// What its profile refuses at once.
+    refuses: Vec<Denial>,
     /// Folders of its home that are the run's own and stay.
     keeps: Vec<String>,
     files: Vec<(String, Vec<u8>)>,
@@ -131,6 +133,7 @@ impl Harness {
             cwd: String::new(),
             resume: None,
             mode: profile.mode.clone(),
+            patience: Some(profile.patience),
         };
         let mut argv = profile.argv(&text_of(&program)?, &conversation, choice.model.as_deref());
         let mut reads = vec![package_of(&program)];
@@ -151,6 +154,7 @@ impl Harness {
             conversation,
             env: profile.environment.clone().into_iter().collect(),
             rules: rules(&profile, &reads)?,
+            refuses: refuses(&profile),
             keeps: profile.keeps,
             files,
         })
@@ -177,6 +181,7 @@ impl Harness {
             .map_err(|error| policy_failure(Code::Internal, &error))?;
         layers.policy.egress.splice(0..0, parsed.egress);
         layers.policy.paths.splice(0..0, parsed.paths);
+        layers.policy.denials.extend(self.refuses.clone());
         Ok(())
     }
 
@@ -281,6 +286,27 @@ fn rules(profile: &Profile, reads: &[PathBuf]) -> Result<String, Failure> {
         ));
     }
     Ok(rules)
+}
+
+/// Its telemetry: an agent that is made to wait for it starts late, and a card of it says nothing.
+fn refuses(profile: &Profile) -> Vec<Denial> {
+    let denial = |(number, host): (usize, &String)| Denial {
+        origin: Origin {
+            id: RuleId(format!("profile:telemetry:{}", number + 1)),
+            layer: Layer::Profile,
+            source: format!("profile {}", profile.name),
+            amendment: None,
+            reason: None,
+        },
+        subject: Subject::Egress {
+            protocol: Protocol::Tcp,
+            host: Host::Name(host.clone()),
+            port: 443,
+            resolved: None,
+        },
+        reason: format!("telemetry of {}, which works without it", profile.title),
+    };
+    profile.telemetry.iter().enumerate().map(denial).collect()
 }
 
 /// The files for its home: the operator's, where they are lent, else those of the profile.

@@ -26,6 +26,11 @@ pub(crate) fn severity_of(kind: &EventKind) -> Severity {
         EventKind::StepEnded { result, .. } => of_result(result),
         EventKind::Egress { verdict, .. } | EventKind::File { verdict, .. } => match verdict {
             ConnectVerdict::Held { .. } => Severity::Decision,
+            // It is expected, and nothing is to be done about it.
+            ConnectVerdict::Refused {
+                by: Decider::Profile,
+                ..
+            } => Severity::Info,
             ConnectVerdict::Refused { .. } => Severity::Error,
             ConnectVerdict::Unreachable { .. } => Severity::Warning,
             ConnectVerdict::Allowed { .. } => Severity::Info,
@@ -35,6 +40,7 @@ pub(crate) fn severity_of(kind: &EventKind) -> Severity {
             BlockState::Denied { by, .. } => match by {
                 Decider::Operator => Severity::Decision,
                 Decider::Unattended | Decider::Floor | Decider::Limit => Severity::Error,
+                Decider::Profile => Severity::Info,
             },
             BlockState::Expired => Severity::Warning,
             BlockState::Gone => Severity::Info,
@@ -216,7 +222,10 @@ fn is_about(kind: &EventKind, host: &str) -> bool {
 fn host_of(subject: &Subject) -> Option<String> {
     match subject {
         Subject::Egress { host, .. } => Some(host.to_string()),
-        Subject::File { .. } | Subject::Socket { .. } | Subject::Bound { .. } => None,
+        Subject::File { .. }
+        | Subject::Socket { .. }
+        | Subject::Bound { .. }
+        | Subject::Question { .. } => None,
     }
 }
 

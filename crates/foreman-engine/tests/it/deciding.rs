@@ -106,6 +106,49 @@ async fn an_amendment_lets_the_held_connect_go_on() {
 }
 
 #[tokio::test]
+async fn a_question_of_an_agent_is_answered_once_unless_more_is_asked_for() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = scene.start(&host, &["ask:execute", "wait"]).await.id;
+    let block = open_block(&host, &run).await;
+    let scopes: Vec<_> = block.candidates.iter().map(|one| one.scope).collect();
+    assert_eq!(scopes, [Scope::Once, Scope::Run]);
+    // Nothing beyond the run: it is part of one conversation.
+    let wide = amend(&block, Some(Scope::Project));
+    assert_eq!(
+        host.block_amend(wide).await.unwrap_err().code,
+        Code::BadInput
+    );
+    let unsure = amend(&block, Some(Scope::Run));
+    assert_eq!(
+        host.block_amend(unsure).await.unwrap_err().code,
+        Code::Usage
+    );
+    let decided = host.block_amend(amend(&block, None)).await.unwrap();
+    assert_eq!(decided.amendment.scope, Scope::Once);
+    assert!(decided.in_force && decided.released == 1, "{decided:?}");
+    assert!(matches!(
+        verdict(&host, &run).await,
+        ConnectVerdict::Allowed { .. }
+    ));
+    host.run_stop(named(&run)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_question_that_is_denied_is_refused_with_the_reason() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let run = scene.start(&host, &["ask:execute", "wait"]).await.id;
+    let block = open_block(&host, &run).await;
+    host.block_deny(deny(&block, "use make")).await.unwrap();
+    let ConnectVerdict::Refused { why, .. } = verdict(&host, &run).await else {
+        panic!("it was not refused")
+    };
+    assert!(why.contains("use make"), "{why}");
+    host.run_stop(named(&run)).await.unwrap();
+}
+
+#[tokio::test]
 async fn once_covers_the_holds_that_were_on_the_card() {
     let scene = Scene::new();
     let host = scene.host().await;

@@ -33,7 +33,10 @@ impl PathRule {
             Subject::File { access, path } => {
                 *access <= self.access && path.to_path().starts_with(&self.path)
             }
-            Subject::Egress { .. } | Subject::Socket { .. } | Subject::Bound { .. } => false,
+            Subject::Egress { .. }
+            | Subject::Socket { .. }
+            | Subject::Bound { .. }
+            | Subject::Question { .. } => false,
         }
     }
 
@@ -64,7 +67,10 @@ pub(super) fn is_in(access: FileAccess, path: &PathText, subject: &Subject) -> b
             access: wanted,
             path: at,
         } => access <= *wanted && at.to_path().starts_with(path.to_path()),
-        Subject::Egress { .. } | Subject::Socket { .. } | Subject::Bound { .. } => false,
+        Subject::Egress { .. }
+        | Subject::Socket { .. }
+        | Subject::Bound { .. }
+        | Subject::Question { .. } => false,
     }
 }
 

@@ -393,3 +393,23 @@ fn a_rule_for_this_machine_counts_for_no_name_that_leads_there() {
         assert!(!allows(&resolved("a.example:5432", address)), "{address}");
     }
 }
+
+#[test]
+fn what_a_profile_refuses_gives_way_to_whoever_allows_it() {
+    let mut refused = denial("telemetry.example:443");
+    refused.origin.layer = Layer::Profile;
+    let subject = subject("telemetry.example:443");
+    let mut policy = policy(&[]);
+    policy.denials = vec![refused];
+    let Ruling::Refuse { by, .. } = ask(&policy, &subject) else {
+        panic!("it was not refused")
+    };
+    assert_eq!(by, Decider::Profile);
+    policy.egress = vec![rule("telemetry.example:443")];
+    assert!(allows(&policy, &subject));
+    policy.denials[0].origin.layer = Layer::Amendment;
+    let Ruling::Refuse { by, .. } = ask(&policy, &subject) else {
+        panic!("what the operator refuses stays refused")
+    };
+    assert_eq!(by, Decider::Operator);
+}

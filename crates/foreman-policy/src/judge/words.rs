@@ -17,6 +17,12 @@ pub(super) fn why_not(policy: &Policy, subject: &Subject, now: At) -> String {
         Subject::File { .. } => return why_no_path(policy, subject, now),
         Subject::Socket { .. } => return why_no_socket(policy, subject, now),
         Subject::Bound { bound } => return format!("The bound of {bound} is reached"),
+        Subject::Question { agent, .. } => {
+            return format!(
+                "{agent} asks before it does this, by its own rules. A yes opens no wall: what no rule of this \
+                 run allows is held all the same"
+            );
+        }
     };
     let about = || policy.egress.iter().filter(|rule| rule.host.matches(host));
     let exact = || about().filter(|rule| rule.protocol == *protocol && rule.port == *port);
@@ -82,7 +88,8 @@ fn why_no_path(policy: &Policy, subject: &Subject, now: At) -> String {
         Subject::File { .. }
         | Subject::Socket { .. }
         | Subject::Egress { .. }
-        | Subject::Bound { .. } => None,
+        | Subject::Bound { .. }
+        | Subject::Question { .. } => None,
     };
     let readable = as_read.and_then(|subject| {
         let mut rules = policy.paths.iter().filter(|rule| rule.stands(now));
@@ -129,7 +136,7 @@ pub(crate) fn shown(subject: &Subject) -> String {
         } => text.replacen("udp ", "UDP ", 1),
         Subject::File { access, path } => format!("{} {path}", doing(*access)),
         Subject::Socket { path } => format!("connecting to {path}"),
-        Subject::Bound { .. } => text,
+        Subject::Bound { .. } | Subject::Question { .. } => text,
     }
 }
 

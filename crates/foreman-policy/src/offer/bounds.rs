@@ -115,6 +115,7 @@ mod tests {
             last_at: At::from_millis(0),
             holders: Vec::new(),
             breach: Some(Breach { bound, limit, seen }),
+            question: None,
             file: None,
             socket: None,
         };

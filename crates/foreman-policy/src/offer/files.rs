@@ -238,6 +238,7 @@ mod tests {
             holders: Vec::new(),
             socket: None,
             breach: None,
+            question: None,
             file: Some(FileFacts {
                 folder: PathText::of(folder),
                 paths: vec![text(path)],

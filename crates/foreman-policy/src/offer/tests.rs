@@ -25,6 +25,7 @@ fn block(subject: Subject, waiting: u32) -> Block {
         file: None,
         socket: None,
         breach: None,
+        question: None,
     }
 }
 

@@ -14,12 +14,14 @@ mod limit;
 mod places;
 mod port;
 mod programs;
+mod questions;
 mod retell;
 mod sockets;
 mod why;
 
 pub(super) use bounds::AtBound;
 pub(super) use files::FileFloor;
+pub(super) use questions::{Asked, Asking, Reply};
 
 use super::blocks::{BlockTable, FileHold, Full, Held, Stopped, key_of};
 use super::feed::Feed;
@@ -118,14 +120,18 @@ enum Answering {
         /// What makes it one block with others, for the feed.
         folder: Option<PathText>,
     },
+    /// A question of the agent.
+    Question(oneshot::Sender<Reply>),
 }
 
 impl Answering {
-    /// Refuses it; false when it gave up in this moment, and needs no answer.
-    fn refuse(self) -> bool {
+    /// Refuses it, with what the agent is told where it can be told; false when it gave up in this moment, and
+    /// needs no answer.
+    fn refuse(self, reason: &str) -> bool {
         match self {
             Self::Gateway(answer) => answer.send(Verdict::Refuse).is_ok(),
             Self::File { answer, .. } => answer.send(FileVerdict::Refuse).is_ok(),
+            Self::Question(answer) => answer.send(Reply::no(reason)).is_ok(),
         }
     }
 }
@@ -214,6 +220,12 @@ impl Arbiter {
         for told in state.teller.take_all(now) {
             self.0.tell(told);
         }
+    }
+
+    /// Whether something of the run waits for an answer.
+    pub(super) fn is_holding(&self) -> bool {
+        let state = self.0.lock();
+        !state.waiters.is_empty() || state.bounded.is_waiting()
     }
 
     /// The policy revision in force.

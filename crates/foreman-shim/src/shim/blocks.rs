@@ -24,7 +24,7 @@ use super::coalesce::Bucket;
 use files::Files;
 use foreman_domain::{
     Amendment, AmendmentId, AmendmentState, At, Block, BlockId, BlockState, Breach, Decider,
-    Decision, HoldId, Holder, Revision, RunId, SocketFacts, Subject,
+    Decision, HoldId, Holder, QuestionFacts, Revision, RunId, SocketFacts, Subject,
 };
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -283,6 +283,17 @@ impl BlockTable {
         }
     }
 
+    /// What an agent lets itself be answered.
+    pub(super) fn note_question(&mut self, block: &BlockId, facts: QuestionFacts) {
+        let Some(index) = self.index_of(block) else {
+            return;
+        };
+        if let Some(entry) = self.entries.get_mut(index) {
+            entry.block.question = Some(facts);
+            self.mark(index, false);
+        }
+    }
+
     /// The figures of a bound's block, and what is said of them: they are those of the newest hold.
     pub(super) fn note_breach(&mut self, block: &BlockId, breach: Breach, why: &str) {
         let Some(index) = self.index_of(block) else {
@@ -442,6 +453,7 @@ impl BlockTable {
             file: None,
             socket: None,
             breach: None,
+            question: None,
         };
         self.newest.insert(stopped.key(), index);
         self.entries.push(Entry {
@@ -488,6 +500,7 @@ impl BlockTable {
             entry.block.seen = left.len() as u64;
             entry.block.holders = old.holders;
             entry.block.socket = old.socket;
+            entry.block.question = old.question;
             entry.waiting = left;
             entry.files = files;
             entry.update_waiting();

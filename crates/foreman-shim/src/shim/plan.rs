@@ -7,6 +7,7 @@
 mod lifecycle;
 mod meter;
 mod pump;
+mod questions;
 mod talk;
 
 pub(super) use lifecycle::Lifecycle;
@@ -33,6 +34,8 @@ use tokio::time::timeout;
 
 /// Longest wait for a program to start.
 const START: Duration = Duration::from_secs(60);
+/// Grace of the stop of an agent whose model makes no progress.
+const STALLED_GRACE: Duration = Duration::from_secs(5);
 /// Longest wait for an agent that was asked to stop in its own protocol.
 const ASKED: Duration = Duration::from_secs(2);
 /// Longest finish or harvest step: they are ours, and quick.
@@ -271,6 +274,12 @@ impl Plan {
                 std::future::pending().await
             }
         };
+        let stalled = async {
+            match talk {
+                Some(talk) => talk.stalled().await,
+                None => std::future::pending().await,
+            }
+        };
         let too_long = async {
             if is_stoppable(step.kind) {
                 std::future::pending().await
@@ -302,8 +311,13 @@ impl Plan {
                 let why = words_of(&wish);
                 plan.stopped = Some(wish.cause);
                 self.shells.shut_door().await;
-                plan.killed += self.end_step(pid, talk).await;
+                plan.killed += self.end_step(pid, talk, Duration::ZERO).await;
                 StepResult::Stopped { why }
+            }
+            // What becomes of the step is the conversation's to say.
+            () = stalled => {
+                plan.killed += self.end_step(pid, talk, STALLED_GRACE).await;
+                result_of(self.cage.wait(pid).await)
             }
             () = too_long => {
                 plan.killed += self.cage.kill_all().await;
@@ -315,11 +329,12 @@ impl Plan {
     }
 
     /// The ladder: where an agent can be asked, that; interrupt, terminate, then everything in the cage is
-    /// killed. Gives how many.
-    async fn end_step(&self, pid: u32, talk: Option<&talk::Talk>) -> u32 {
+    /// killed. `grace` counts where the run itself is not stopped. Gives how many.
+    async fn end_step(&self, pid: u32, talk: Option<&talk::Talk>, grace: Duration) -> u32 {
+        let own = grace;
         if let Some(talk) = talk {
             talk.interrupt().await;
-            let grace = self.stop.wish().map_or(Duration::ZERO, |wish| wish.grace);
+            let grace = self.stop.wish().map_or(own, |wish| wish.grace);
             if talk.speaks_both_ways && !grace.is_zero() {
                 let message = "asked the agent to stop, in its own protocol".to_owned();
                 self.feed.tell(EventKind::Progress {
@@ -340,9 +355,8 @@ impl Plan {
         }
         for signal in [libc::SIGINT, libc::SIGTERM] {
             let mut wishes = self.stop.watch();
-            let Some(grace) = wishes.borrow_and_update().as_ref().map(|wish| wish.grace) else {
-                break;
-            };
+            let wish = wishes.borrow_and_update().as_ref().map(|wish| wish.grace);
+            let grace = wish.unwrap_or(own);
             if grace.is_zero() {
                 break;
             }

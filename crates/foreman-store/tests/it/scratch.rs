@@ -119,6 +119,7 @@ pub fn block(run: &RunId, number: u32, state: BlockState) -> Block {
         holders: vec![],
         socket: None,
         breach: None,
+        question: None,
     }
 }
 

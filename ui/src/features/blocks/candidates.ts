@@ -17,9 +17,10 @@ export interface Grouped {
   readonly wider: readonly Candidate[];
 }
 
-/** The narrowest rule that lasts, which is the first with scope run; else the first there is. */
+/** The narrowest rule that lasts, which is the first with scope run; else, and for a question, the first there is. */
 export function primary(view: BlockView): Candidate | null {
   const rules = offered(view);
+  if (view.subject.type === 'question') return rules[0] ?? null;
   return rules.find((candidate) => candidate.scope === 'run') ?? rules[0] ?? null;
 }
 
@@ -66,6 +67,7 @@ export function confirmWords(candidate: Candidate): string {
   if (isWide(candidate.rule)) return 'It opens every name of a pattern, not only the one that was attempted.';
   if (candidate.scope === 'project') return 'It counts for every run in this project, now and later.';
   if (raiseOf(candidate.rule) !== null) return 'It raises the bound for more than this run.';
+  if ('tool' in candidate.rule) return 'It answers every question about this tool, whatever the agent then wants to do with it.';
   if (hostOf(candidate.rule) === null) return 'It opens a whole folder, or more than files: read what it opens.';
   if (hostOf(candidate.rule)?.address !== undefined) {
     return 'It opens a bare address: whoever answers there is reached, whatever its name.';

@@ -10,6 +10,7 @@ import type {
   EgressRule,
   HostPattern,
   PathRule,
+  QuestionRule,
   Scope,
   Subject,
 } from '@/ipc/bindings';
@@ -142,6 +143,33 @@ export function processesView(changes: Partial<BlockView> = {}): BlockView {
     candidates: [
       raise(1, 'order', 'processes', 1032, `Raise processes to 1032 processes for every run of this work order${later}`),
       raise(2, 'project', 'processes', 1032, `Raise processes to 1032 processes for every run in this project${later}`),
+    ],
+    ...changes,
+  } as Partial<BlockView>);
+}
+
+/** A question of an agent that waits. */
+export function questionView(changes: Partial<BlockView> = {}): BlockView {
+  const rule: QuestionRule = {
+    origin: { id: 'offer', layer: 'amendment', source: 'amended by you' },
+    agent: 'opencode',
+    tool: 'execute',
+  };
+  return sampleView({
+    subject: { type: 'question', agent: 'opencode', tool: 'execute', arguments: '{"command":"rm x"}' },
+    why: 'opencode asks before it does this, by its own rules',
+    question: { options: [{ answer: 'allow_once', words: 'Allow\u202e' }] },
+    waiting: 1,
+    seen: 1,
+    last_hold: 1,
+    holders: [],
+    candidates: [
+      candidate(1, 'once', 'Answer opencode yes, once', { rule: { ...rule, arguments: '{"command":"rm x"}' } }),
+      candidate(2, 'run', 'Answer opencode yes whatever it asks about execute, until this run ends', {
+        rule,
+        needs_confirmation: true,
+        opens: ['every question of opencode about execute, with whatever arguments'],
+      }),
     ],
     ...changes,
   } as Partial<BlockView>);

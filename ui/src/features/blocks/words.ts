@@ -3,6 +3,7 @@
 // leaves here with its control and direction characters shown as marks.
 
 import type { Amendment, Block, BlockView, BoundKind, Decided, FileFacts, Host, Scope, SocketFacts, Subject } from '@/ipc/bindings';
+import { askedLines, questionWords } from './questions';
 import { count } from '@/lib/count';
 import { boundLines, boundName, boundOf, breachWords, pausesAt, stopsRun } from './bounds';
 import { commandLine, visibleText } from '@/lib/text';
@@ -10,6 +11,8 @@ import { exact } from '@/lib/time';
 
 /** Longest command that a card shows of one process. */
 const LONGEST_COMMAND = 240;
+/** Characters of what an agent asks that its one line holds. */
+const ASKED_SHOWN = 160;
 /** Processes that a card names. */
 const NAMED_PROCESSES = 3;
 
@@ -33,6 +36,8 @@ export function subjectWords(subject: Subject): string {
       return `socket ${visibleText(subject.path)}`;
     case 'bound':
       return `bound of ${boundName(subject.bound)}`;
+    case 'question':
+      return questionWords(subject, ASKED_SHOWN);
     default:
       return subject satisfies never;
   }
@@ -57,6 +62,8 @@ export function detailWords(block: Block): string[] {
       return block.socket ? [serviceWords(block.socket)] : [];
     case 'bound':
       return boundLines(block);
+    case 'question':
+      return askedLines(block);
     default:
       return block.subject satisfies never;
   }
@@ -115,8 +122,23 @@ export function processWords(block: Block): string[] {
 export function waitingWords(block: Block): string {
   if (block.subject.type === 'bound') return pausedWaitWords(block, block.subject.bound);
   if (block.waiting === 0) return `nothing any more (${count(block.seen, 'attempt')} seen)`;
-  const waiting = count(block.waiting, ['egress', 'socket'].includes(block.subject.type) ? 'connection' : 'action');
+  const waiting = count(block.waiting, waitingName(block.subject));
   return block.waiting === block.seen ? waiting : `${waiting} (${String(block.seen)} seen)`;
+}
+
+function waitingName(subject: Subject): string {
+  switch (subject.type) {
+    case 'egress':
+    case 'socket':
+      return 'connection';
+    case 'file':
+    case 'bound':
+      return 'action';
+    case 'question':
+      return 'question';
+    default:
+      return subject satisfies never;
+  }
 }
 
 function pausedWaitWords(block: Block, bound: BoundKind): string {
@@ -128,6 +150,7 @@ function pausedWaitWords(block: Block, bound: BoundKind): string {
 
 /** What the subject of a card did, as the name of its fact. */
 export function factName(subject: Subject): string {
+  if (subject.type === 'question') return 'Asks';
   return subject.type === 'bound' ? 'Reached' : 'Attempted';
 }
 
@@ -140,6 +163,7 @@ function serviceWords({ owner, listening, program }: SocketFacts): string {
 
 /** What refusing it is called: at a bound it stops the run, or leaves the bound as it is. */
 export function denyWord(view: BlockView): string {
+  if (view.subject.type === 'question') return 'Answer no';
   if (view.subject.type !== 'bound') return 'Deny';
   return stopsRun(view) ? 'Stop the run' : 'Keep the bound';
 }
@@ -155,6 +179,8 @@ export function wallWords(subject: Subject): string {
       return 'Socket wall';
     case 'bound':
       return 'Bound of the run';
+    case 'question':
+      return 'The agent itself';
     default:
       return subject satisfies never;
   }
@@ -165,6 +191,7 @@ export function stateTitle(view: BlockView): string {
   const bound = boundOf(view.subject);
   switch (view.state) {
     case 'open':
+      if (view.subject.type === 'question') return 'Asks you';
       return bound !== null && pausesAt(bound) ? 'Paused' : 'Held';
     case 'amended':
       return 'Amended';
@@ -203,6 +230,7 @@ export function standingWords(view: BlockView): string {
     }
     case 'gone':
       if (view.subject.type === 'bound') return goneAtBound(view.subject.bound);
+      if (view.subject.type === 'question') return 'The agent took its question back, or ended. An answer for the run still counts when it asks again.';
       return 'Every process behind it ended or gave up. An amendment still helps its next try.';
     default:
       return view satisfies never;
@@ -220,6 +248,7 @@ function goneAtBound(bound: BoundKind): string {
 /** What can still be done about a block that does not wait: above its buttons. */
 export function stillWords(view: BlockView): string {
   if (view.subject.type === 'bound' && view.state !== 'denied') return standingWords(view);
+  if (view.subject.type === 'question') return standingWords(view);
   const title = view.state === 'expired' ? 'Expired' : 'Gone';
   return `${title}: nothing waits any more. An amendment still helps its next try.`;
 }
@@ -237,6 +266,8 @@ export function outcomeWords(decided: Decided, subject: Subject): string {
   if (subject.type === 'bound') {
     if (decided.released > 0) parts.push('the run goes on');
     if (decided.refused > 0) parts.push('the run is stopped');
+  } else if (subject.type === 'question') {
+    if (decided.released + decided.refused > 0) parts.push('the agent goes on');
   } else {
     if (decided.released > 0) parts.push(`${count(decided.released, 'action')} let go`);
     if (decided.refused > 0) parts.push(`${count(decided.refused, 'action')} refused`);
@@ -244,7 +275,8 @@ export function outcomeWords(decided: Decided, subject: Subject): string {
   if (decided.cut > 0) parts.push(`${count(decided.cut, 'open connection')} cut`);
   if (decided.amendment.expires) parts.push(`it ends by itself on ${exact(decided.amendment.expires)}`);
   if (!decided.in_force) parts.push('the run is over, so it is only recorded');
-  return `${parts.join('; ')}.`;
+  const late = decided.late ? ` ${sentence(visibleText(decided.late))}` : '';
+  return `${parts.join('; ')}.${late}`;
 }
 
 /** What taking a decision back did; without its subject, where only the record is known. */
@@ -254,6 +286,7 @@ export function takenBackWords(decided: Decided, subject: Subject | null): strin
       ? 'Taken back. A run that was stopped stays stopped.'
       : 'Taken back: the bound is what it was before. What the run has used or written stays.';
   }
+  if (subject?.type === 'question') return 'Taken back: what the agent was answered stays so, and its next question is asked again.';
   const cut = decided.cut > 0 ? `; ${count(decided.cut, 'open connection')} cut` : '';
   return `Taken back${cut}. Bytes already sent and files already written stay, and a file that is open stays open.`;
 }

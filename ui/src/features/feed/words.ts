@@ -1,4 +1,5 @@
 import { boundName, breachWords, pausesAt } from '@/features/blocks/bounds';
+import { questionWords } from '@/features/blocks/questions';
 import type { Amendment, Block, BoundKind, CancelCause, Host, RunState, StepResult, Subject, Wall } from '@/ipc/bindings';
 import { outcomeWords } from './agent';
 import { oneLine, visibleText } from '@/lib/text';
@@ -18,6 +19,7 @@ export function subjectWords(subject: Subject): string {
   if (subject.type === 'file') return `${subject.access} ${oneLine(subject.path, 300)}`;
   if (subject.type === 'socket') return `socket ${oneLine(subject.path, 300)}`;
   if (subject.type === 'bound') return `bound of ${boundName(subject.bound)}`;
+  if (subject.type === 'question') return questionWords(subject, 160);
   const where = `${hostWords(subject.host)}:${subject.port}`;
   const resolved = subject.resolved ?? null;
   const private_ = resolved === null ? '' : ` (its private address ${oneLine(resolved, 64)})`;
@@ -118,6 +120,7 @@ export function blockWords(block: Block): { words: string; tone: Tone } {
       : subjectWords(tried);
   switch (block.state) {
     case 'open':
+      if (tried.type === 'question') return { words: `${subject} waits for your answer`, tone: 'accent' };
       return {
         words: `${subject} is held, ${count(block.waiting, 'action')} waiting: ${oneLine(block.why, 200)}`,
         tone: 'accent',

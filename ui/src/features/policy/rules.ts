@@ -12,10 +12,11 @@ import type {
   Origin,
   PathRule,
   Policy,
+  QuestionRule,
 } from '@/ipc/bindings';
 import { bytes } from '@/lib/bytes';
 import { figure } from '@/lib/count';
-import { visibleText } from '@/lib/text';
+import { oneLine, visibleText } from '@/lib/text';
 import { duration, exact } from '@/lib/time';
 import { boundName, figureWords } from '@/features/blocks/bounds';
 import { subjectWords } from '@/features/blocks/words';
@@ -24,7 +25,7 @@ import { subjectWords } from '@/features/blocks/words';
 export const LAYERS: readonly Layer[] = ['floor', 'profile', 'project', 'order', 'amendment'];
 
 /** What a rule does. */
-export type RuleKind = 'allow' | 'deny' | 'read' | 'write' | 'raise';
+export type RuleKind = 'allow' | 'deny' | 'read' | 'write' | 'raise' | 'answer';
 
 /** One rule as it is shown. */
 export interface RuleRow {
@@ -48,6 +49,7 @@ export function byLayer(policy: Policy): LayerRows[] {
     ...policy.denials.map((denial) => ({ layer: denial.origin.layer, row: denialRow(denial) })),
     ...policy.paths.map((path) => ({ layer: path.origin.layer, row: pathRow(path) })),
     ...(policy.bounds ?? []).map((rule) => ({ layer: rule.origin.layer, row: boundRow(rule) })),
+    ...(policy.questions ?? []).map((rule) => ({ layer: rule.origin.layer, row: answerRow(rule) })),
   ];
   return LAYERS.map((layer) => ({
     layer,
@@ -79,6 +81,12 @@ function pathRow(path: PathRule): RuleRow {
 
 function boundRow(rule: BoundRule): RuleRow {
   return row(rule.origin, 'raise', `${boundName(rule.bound)} to ${figureWords(rule.bound, rule.limit)}`);
+}
+
+function answerRow(rule: QuestionRule): RuleRow {
+  const asked = rule.arguments ? oneLine(rule.arguments, 160) : 'whatever it asks';
+  const once = rule.applies?.use === 'holds' ? ' once' : '';
+  return row(rule.origin, 'answer', `yes to ${visibleText(rule.agent)} about ${visibleText(rule.tool)}: ${asked}${once}`);
 }
 
 /** `tcp *.example.com:443 at 10.0.0.0/8 once until 1 Feb 2026`. */

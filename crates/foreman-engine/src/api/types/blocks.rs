@@ -50,6 +50,13 @@ pub struct BlockView {
     /// What an operator must know before anything is opened for a run that has secrets, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets_notice: Option<String>,
+    /// When the agent of its run gives up what waits here, and what it does then, as a sentence; absent where it
+    /// waits for as long as it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gives_up: Option<String>,
+    /// That the agent of its run tries this host by itself, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_itself: Option<String>,
 }
 
 /// A rule that would unblock a block.
@@ -172,4 +179,7 @@ pub struct Decided {
     pub refused: u32,
     /// Connections cut.
     pub cut: u32,
+    /// Set when the agent had given up by then what was let go: what that means, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<String>,
 }

@@ -1,12 +1,12 @@
 //! Puts a policy revision in force.
 
 use super::retell::Retold;
-use super::{Answering, Arbiter, AtBound, Inner, Phase, State, Verdict, Waiter};
+use super::{Answering, Arbiter, AtBound, Inner, Phase, Reply, State, Verdict, Waiter};
 use crate::shim::blocks::Fate;
 use crate::shim::feed::FeedFailure;
 use crate::wire::{Refusal, RpcError};
 use foreman_cage::files::FileVerdict;
-use foreman_domain::{Amendment, At, BlockId, EventKind, EventSeq, HoldId, Subject};
+use foreman_domain::{Amendment, At, BlockId, Decision, EventKind, EventSeq, HoldId, Subject};
 use foreman_policy::{Policy, Question, Ruling};
 use std::collections::HashMap;
 
@@ -138,10 +138,14 @@ impl Inner {
             let ruling = let_go.remove(&hold);
             applied.released += u32::from(self.release(state, hold, ruling));
         }
+        let reason = match &amendment.decision {
+            Decision::Deny { reason } => reason.as_str(),
+            Decision::Allow => "",
+        };
         for hold in settled.refused {
             applied.refused += u32::from(state.bounded.answer(hold, |_| AtBound::Denied));
             if let Some(waiter) = state.waiters.remove(&hold) {
-                applied.refused += u32::from(waiter.answer.refuse());
+                applied.refused += u32::from(waiter.answer.refuse(reason));
             }
         }
         self.tell_due(state);
@@ -197,6 +201,17 @@ impl Inner {
                 };
                 self.retell(state, told);
                 answer.send(verdict).is_ok()
+            }
+            Answering::Question(answer) => {
+                let reply = Reply::yes(&state.policy, &rule);
+                let rule = rule.0;
+                let told = Retold::Allowed {
+                    subject,
+                    folder: None,
+                    rule,
+                };
+                self.retell(state, told);
+                answer.send(reply).is_ok()
             }
         }
     }

@@ -170,6 +170,11 @@ impl Bounded {
         }
     }
 
+    /// Whether a run waits.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// The holds of runs that wait, at the end of the run.
     pub(super) fn take_all(&mut self) -> Vec<HoldId> {
         self.waiting.drain().map(|(hold, _)| hold).collect()

@@ -42,7 +42,7 @@ impl Inner {
             state.bounded.answer(hold, |_| AtBound::NotAnswered);
             if let Some(waiter) = state.waiters.remove(&hold) {
                 // One that gave up in this moment needs no answer.
-                let _ = waiter.answer.refuse();
+                let _ = waiter.answer.refuse(&unanswered(limit));
             }
         }
         self.tell_due(state);

@@ -410,6 +410,7 @@ fn tag_of(by: Decider) -> &'static str {
         Decider::Unattended => "unattended",
         Decider::Floor => "floor",
         Decider::Limit => "limit",
+        Decider::Profile => "profile",
     }
 }
 

@@ -78,7 +78,7 @@ fn of_block(block: &Block) -> Item {
                     format!("The operator denied {}: {reason}", block.denied())
                 }
                 (Decider::Unattended, _) => unattended(&block.why),
-                (Decider::Floor | Decider::Limit, _) => block.why.clone(),
+                (Decider::Floor | Decider::Limit | Decider::Profile, _) => block.why.clone(),
             };
             (Status::of(*by), why, reason.as_str())
         }

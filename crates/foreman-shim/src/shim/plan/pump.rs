@@ -3,7 +3,7 @@
 //! A pump reads until its stream ends, which may be after its step: a process that a step left behind
 //! may still write. It stops reading while the journal has no room, so that the writer waits.
 
-use super::talk::Talk;
+use super::talk::{Held, Talk};
 use super::{Meter, Plan};
 use crate::protocol::{Stdio, StepSpec};
 use crate::redact::Redactor;
@@ -118,7 +118,11 @@ impl Pumps {
                 let source = pipe::Receiver::from_owned_fd(stdout)?;
                 if let Some(conversation) = &step.conversation {
                     let sink = sink(sender.clone());
-                    let (talk, task) = Talk::begin(conversation, source, stdin, sink)?;
+                    let held = Held {
+                        arbiter: plan.keeper.arbiter.clone(),
+                        brake: plan.keeper.brake.clone(),
+                    };
+                    let (talk, task) = Talk::begin(conversation, source, stdin, sink, held)?;
                     streams.talk = Some(talk);
                     self.running.push(task);
                 }
@@ -226,6 +230,18 @@ impl Sink {
         self.feed.wait_for_room().await;
         self.feed.tell_at(at, event, Some(&self.step), None);
         self.is_active();
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_tests(feed: Feed, meter: Arc<Meter>) -> Self {
+        Self {
+            feed,
+            meter,
+            step: StepName("agent".to_owned()),
+            kind: StepKind::Agent,
+            activity: Arc::default(),
+            _ended: None,
+        }
     }
 
     /// The stream says something.

@@ -6,20 +6,21 @@
 //! written by a task of its own, because an agent that does not read must not keep us from reading.
 
 use super::pump::Sink;
+use super::questions::Questions;
 use crate::redact::Stream;
+use crate::shim::arbiter::{Arbiter, Reply};
+use crate::shim::bounds::Brake;
 use crate::shim::output::LineCutter;
-use foreman_agent::{Conversation, Driver, Effect, Input, Line, Lines, driver};
-use foreman_domain::{
-    AgentEvent, AgentOutcome, At, EventKind, LogStream, PermissionAnswer, StepResult,
-};
+use foreman_agent::{Conversation, Driver, Effect, Input, Line, Lines, Progress, driver};
+use foreman_domain::{AgentEvent, AgentOutcome, At, EventKind, LogStream, StepResult};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const BUFFER: usize = 64 << 10;
 /// An agent that pauses this long has said what it says.
@@ -28,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const UNREAD: usize = 256;
 /// Orders that wait.
 const ORDERS: usize = 16;
+/// What holds a run is looked at this often, so that its time does not count for the model's.
+const WATCH: Duration = Duration::from_secs(5);
 /// Longest wait for the driver's conclusion.
 const CONCLUSION: Duration = Duration::from_secs(10);
 
@@ -36,9 +39,17 @@ enum Order {
     End(StepResult, oneshot::Sender<(AgentOutcome, String)>),
 }
 
+/// What may hold a run, and who holds it.
+pub(super) struct Held {
+    pub(super) arbiter: Arbiter,
+    pub(super) brake: Brake,
+}
+
 /// A conversation that goes on.
 pub(super) struct Talk {
     orders: mpsc::Sender<Order>,
+    /// Becomes true when the model makes no progress.
+    stalled: watch::Receiver<bool>,
     /// Whether the agent can be asked to stop in its own protocol.
     pub(super) speaks_both_ways: bool,
 }
@@ -50,8 +61,11 @@ impl Talk {
         stdout: pipe::Receiver,
         stdin: Option<OwnedFd>,
         sink: Sink,
+        held: Held,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let (orders, received) = mpsc::channel(ORDERS);
+        let (tells_stalled, stalled) = watch::channel(false);
+        let patience = conversation.patience.map(u64::from);
         let writer = match stdin {
             Some(stdin) => Some(write_lines(pipe::Sender::from_owned_fd(stdin)?)),
             None => None,
@@ -63,9 +77,15 @@ impl Talk {
             lines: Lines::default(),
             writer,
             sink,
+            questions: Questions::new(held.arbiter, &conversation.agent),
+            brake: held.brake,
+            begun: Instant::now(),
+            progress: Progress::begin(patience.map(Duration::from_secs), Duration::ZERO),
+            stalled: tells_stalled,
         };
         let talk = Self {
             orders,
+            stalled,
             speaks_both_ways: conversation.wire.speaks_both_ways(),
         };
         Ok((talk, tokio::spawn(ear.listen(stdout, received))))
@@ -75,6 +95,15 @@ impl Talk {
     pub(super) async fn interrupt(&self) {
         // The task ends only after the step's end.
         let _ = self.orders.send(Order::Interrupt).await;
+    }
+
+    /// Waits until its model makes no progress; for ever when it does.
+    pub(super) async fn stalled(&self) {
+        let mut stalled = self.stalled.clone();
+        if stalled.wait_for(|stalled| *stalled).await.is_err() {
+            // Nobody listens any more, so nobody says so.
+            std::future::pending::<()>().await;
+        }
     }
 
     /// The step's result, once its output was heard: an agent's exit code alone says nothing.
@@ -101,6 +130,10 @@ impl Talk {
             StepResult::Succeeded | StepResult::Exited { .. } => {
                 StepResult::Reported { outcome, why }
             }
+            // It was stopped for that, and how it went then says nothing.
+            StepResult::Signalled { .. } if outcome == AgentOutcome::ModelUnreachable => {
+                StepResult::Reported { outcome, why }
+            }
             // What ended it from outside says more.
             result => result,
         }
@@ -115,6 +148,11 @@ struct Ear {
     lines: Lines,
     writer: Option<mpsc::Sender<String>>,
     sink: Sink,
+    questions: Questions,
+    brake: Brake,
+    begun: Instant,
+    progress: Progress,
+    stalled: watch::Sender<bool>,
 }
 
 impl Ear {
@@ -123,6 +161,7 @@ impl Ear {
         let mut buffer = vec![0; BUFFER];
         let (mut is_open, mut is_fresh) = (true, false);
         loop {
+            let next_watch = self.next_watch();
             tokio::select! {
                 read = stdout.read(&mut buffer), if is_open => {
                     match read {
@@ -151,6 +190,8 @@ impl Ear {
                     }
                     self.take(Input::Pause).await;
                 }
+                (request, reply) = self.questions.answered() => self.answer(&request, &reply).await,
+                () = tokio::time::sleep(next_watch) => self.watch().await,
                 order = orders.recv() => match order {
                     Some(Order::Interrupt) => self.take(Input::Interrupt).await,
                     Some(Order::End(result, answer)) => {
@@ -200,7 +241,42 @@ impl Ear {
         self.lines
             .finish(|line| driver.take(Input::Line(line), &mut effects));
         self.carry_out(effects).await;
+        self.questions.withdraw_all();
         self.sink.is_over();
+    }
+
+    async fn answer(&mut self, request: &str, reply: &Reply) {
+        self.take(Input::Answer {
+            request,
+            answer: reply.answer,
+            reason: &reply.reason,
+        })
+        .await;
+    }
+
+    /// How long until the model's progress is to be looked at.
+    fn next_watch(&self) -> Duration {
+        match self.progress.due(self.begun.elapsed()) {
+            Some(due) if !*self.stalled.borrow() => due.min(WATCH),
+            Some(_) | None => Duration::MAX,
+        }
+    }
+
+    /// Looks at the model's progress; says once when there is none.
+    async fn watch(&mut self) {
+        let now = self.begun.elapsed();
+        if self.questions.holds_the_run() || self.brake.is_pulled() {
+            return self.progress.waits_for_others(now);
+        }
+        let Some(stalled) = self.progress.check(now) else {
+            return;
+        };
+        let message = format!("{}, and is stopped", stalled.why);
+        self.sink
+            .tell_of_agent(At::now(), AgentEvent::Problem { message })
+            .await;
+        self.take(Input::Stalled(&stalled.why)).await;
+        self.stalled.send_replace(true);
     }
 
     async fn take(&mut self, input: Input<'_>) {
@@ -224,17 +300,30 @@ impl Ear {
         let mut waiting = std::collections::VecDeque::from(effects);
         while let Some(effect) = waiting.pop_front() {
             match effect {
-                Effect::Tell(event) => self.sink.tell_of_agent(At::now(), event).await,
+                Effect::Tell(event) => {
+                    self.progress.saw(&event, self.begun.elapsed());
+                    self.sink.tell_of_agent(At::now(), event).await;
+                }
                 Effect::Send(line) => self.send(line).await,
                 // The writer ends once what waits is written, and closes the pipe.
                 Effect::HangUp => self.writer = None,
-                Effect::Ask { request, .. } => {
-                    // The cage holds what is not allowed, whatever the agent thinks of it: a question of its own
-                    // is answered for this once. What it asked and was told is in the feed.
+                Effect::Withdraw { request } => self.questions.withdraw(&request),
+                Effect::Ask {
+                    request,
+                    tool,
+                    arguments,
+                    options,
+                } => {
+                    let asked = self.questions.ask(&request, &tool, &arguments, &options);
+                    // It waits for the operator, or is answered by what was decided before.
+                    let Some(reply) = asked else { continue };
                     let mut more = Vec::new();
-                    let (request, answer) = (request.as_str(), PermissionAnswer::AllowOnce);
-                    self.driver
-                        .take(Input::Answer { request, answer }, &mut more);
+                    let answer = Input::Answer {
+                        request: &request,
+                        answer: reply.answer,
+                        reason: &reply.reason,
+                    };
+                    self.driver.take(answer, &mut more);
                     for effect in more.into_iter().rev() {
                         waiting.push_front(effect);
                     }
@@ -298,3 +387,7 @@ pub(in crate::shim) fn size_of(kind: &EventKind) -> usize {
         | AgentEvent::Ended { .. } => 0,
     }
 }
+
+#[cfg(test)]
+#[path = "talk/tests.rs"]
+mod tests;
