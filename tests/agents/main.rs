@@ -2,6 +2,7 @@
 //! speak its protocol; the real ones are published programs, installed by `npm run test:agents`, that work against
 //! a scripted model server on the far side of a private internet.
 
+mod budgets;
 mod real;
 mod scripted;
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     match stage {
         Ok(stage) => {
             tally.run(&wanted, 2, scripted::cases(&stage));
+            tally.run(&wanted, 2, budgets::cases(&stage));
             tally.run(&wanted, 1, real::cases(&stage));
         }
         Err(error) => tally.fail("agents::stage", &error),

@@ -201,7 +201,7 @@ impl Driver for Command {
             Input::Line(line) => self.line(line, out),
             Input::Pause => self.text.flush(out),
             // It asks nothing, and hears nothing but signals.
-            Input::Answer { .. } => {}
+            Input::Answer { .. } | Input::Say { .. } => {}
             Input::Interrupt => self.standing.interrupted = true,
             Input::End(process) => {
                 let (outcome, why) = self.standing.outcome(process);

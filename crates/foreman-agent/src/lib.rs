@@ -26,5 +26,6 @@ mod value;
 pub use lines::{LONGEST_LINE, Lines};
 pub use map::{Emit, LineMap, Rule};
 pub use outcome::Standing;
-pub use port::{Conversation, Driver, Effect, Input, Line, Wire, driver};
+pub use port::{Conversation, Driver, Effect, Hearing, Input, Line, Wire, driver};
 pub use profile::{HomeFile, Profile, ProfileError, profile, profiles};
+pub use text::PIECE as LONGEST_TEXT;

@@ -31,7 +31,7 @@ pub use provisioning::{PrepareArgs, ProjectCommand};
 
 pub use compare::CompareArgs;
 pub use disk::{DiskArgs, DiskCleanArgs, DiskCommand, DiskEventsArgs, DiskQuotaArgs};
-pub use looking::{AmendmentsArgs, FollowUpArgs, SamplesArgs};
+pub use looking::{AmendmentsArgs, FollowUpArgs, SamplesArgs, SayArgs};
 pub use orders::{
     FolderName, HintArgs, LimitsArgs, OrderAddArgs, OrderCommand, OrderEditArgs, OrderListArgs,
     OrderName, OrdersArgs, OrdersCommand, OrdersOf, OrdersWatchCommand, RecurrenceArgs, TextArgs,
@@ -128,6 +128,8 @@ pub enum Command {
     Orders(OrdersArgs),
     /// Try again what a run was asked to do: a new attempt in a new worktree, from the base as it is now.
     Retry(RunName),
+    /// Say something to a run's agent: to one that works, or to the next run that goes on from its commits.
+    Say(SayArgs),
     /// Send the comments of a review back: a new attempt that starts from what you reviewed.
     FollowUp(FollowUpArgs),
     /// List the decisions of all runs, what they opened, and how often that was used.

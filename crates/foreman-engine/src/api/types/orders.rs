@@ -265,6 +265,12 @@ pub struct QueueView {
     pub limits: Limits,
     /// Wall time of orders within the budget's window in seconds, what is reserved included.
     pub wall_used_seconds: u64,
+    /// Tokens that count in the budget's window.
+    #[serde(default)]
+    pub tokens_used: u64,
+    /// Cost that counts in it, in millionths.
+    #[serde(default)]
+    pub cost_used_micros: u64,
     /// Watched folders.
     pub watched: Vec<PathBuf>,
 }
