@@ -151,7 +151,7 @@ fn what_an_order_spent_takes_the_place_of_what_it_reserved(stage: &Stage) -> Res
     ])?;
     let file = stage.bench.scratch("orders")?.join("booked.toml");
     let text = format!(
-        "id = \"booked\"\nrepo = {:?}\nagent = \"pi\"\nprompt = \"x\"\nbounds = {{ tokens = 5000, cost = 0.5 }}\n",
+        "id = \"booked\"\nrepo = {:?}\nagent = \"pi\"\nprompt = \"x\"\nbounds = {{ tokens = 5000, cost = \"0.50\" }}\n",
         repo.display().to_string()
     );
     stage.bench.write(&file, text)?;
