@@ -208,7 +208,8 @@ pub struct RunArgs {
     /// Policy file with rules and bounds for this run.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
-    /// Bounds, for example `wall=2h,memory=4GiB,processes=512,output=256MiB`.
+    /// Bounds, for example `wall=2h,memory=4GiB,processes=512,output=256MiB`; of an agent by name also
+    /// `tokens=500k,cost=2.50,turns=80`.
     #[arg(long, value_name = "LIST")]
     pub bounds: Option<String>,
     /// Give up on what is held when nobody answers for this long (`10m`): it is then refused, and not

@@ -2082,9 +2082,9 @@ export type LimitsChange = {
 	budget_wall_seconds?: number | null,
 	/**  Length of the budget's window in seconds. */
 	window_seconds?: number | null,
-	/**  Tokens within the window. Not enforced yet, so refused. */
+	/**  Tokens of all orders within the window; 0 takes the budget away. */
 	budget_tokens?: number | null,
-	/**  Cost within the window. Not enforced yet, so refused. */
+	/**  Cost of all orders within the window in millionths of a US dollar, as their agents tell it; 0 takes the budget away. */
 	budget_cost_micros?: number | null,
 };
 

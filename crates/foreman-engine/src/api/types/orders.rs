@@ -309,10 +309,10 @@ pub struct LimitsChange {
     /// Length of the budget's window in seconds.
     #[serde(default)]
     pub window_seconds: Option<u64>,
-    /// Tokens within the window. Not enforced yet, so refused.
+    /// Tokens of all orders within the window; 0 takes the budget away.
     #[serde(default)]
     pub budget_tokens: Option<u64>,
-    /// Cost within the window. Not enforced yet, so refused.
+    /// Cost of all orders within the window in millionths of a US dollar, as their agents tell it; 0 takes the budget away.
     #[serde(default)]
     pub budget_cost_micros: Option<u64>,
 }
