@@ -1,22 +1,27 @@
-// `npm run test:agents`: installs the real agents at their pinned versions, once, and runs the suite of agents with
+// `npm run test:agents`: installs the real agents as docs/agents.md says, once, and runs the suite of agents with
 // them. What cannot be installed because the registry cannot be reached is skipped, with that reason.
 
-import { existsSync, mkdirSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { TEST_PACKAGES, install } from "./machine.mjs";
 import { removeLeftovers } from "./leftovers.mjs";
 import { buildSuite, prepareBuild } from "./prepare.mjs";
 import { capture, root, show } from "./shell.mjs";
 
-/** Program, and the package with its version. */
-const AGENTS = {
-  node: "node@22.23.3",
-  pi: "@earendil-works/pi-coding-agent@1.6.0",
-  opencode: "opencode-ai@1.18.33",
-  codex: "@openai/codex@0.171.0",
-  gemini: "@google/gemini-cli@0.61.0",
-  qwen: "@qwen-code/qwen-code@0.24.4",
-};
+/** What the others run on, where the machine's own is older. */
+const NODE = "node@22.23.3";
+
+/** Agents and their packages, as the page says that they are installed. Claude Code's licence lets nobody but its user do that. */
+function documented() {
+  const agents = {};
+  let pinned;
+  for (const line of readFileSync(join(root, "docs", "agents.md"), "utf8").split("\n")) {
+    pinned = /^ {4}npm install -g (\S+)/.exec(line)?.[1] ?? pinned;
+    const agent = /^ {4}foreman run --agent (\S+) /.exec(line)?.[1];
+    if (agent && pinned && agent !== "claude") agents[agent] ??= pinned;
+  }
+  return agents;
+}
 
 async function installAgent(program, pinned) {
   const folder = join(root, "target", "agents", program);
@@ -36,7 +41,7 @@ async function installAgent(program, pinned) {
 
 await prepareBuild();
 await install(TEST_PACKAGES);
-for (const [program, pinned] of Object.entries(AGENTS)) await installAgent(program, pinned);
+for (const [program, pinned] of Object.entries({ node: NODE, ...documented() })) await installAgent(program, pinned);
 const suite = buildSuite("agents");
 removeLeftovers();
 const code = show(suite.executable, process.argv.slice(2), { env: suite.env, cwd: `${root}/tests` });

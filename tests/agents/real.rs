@@ -4,15 +4,24 @@
 use crate::checkout;
 use crate::scripted::{outcome, run_agent, said};
 use anyhow::{Context, Result, ensure};
-use foreman_domain::{AgentEvent, AgentOutcome};
+use foreman_domain::{AgentEvent, AgentOutcome, Subject};
 use foreman_testkit::suite::{Case, Verdict};
 use foreman_testkit::{Bench, MAIN_V4, Stage, repos};
 use std::fs;
 use std::path::PathBuf;
 
 /// Where the model is, as agents are told.
-const MODEL: &str = "http://model.agents.example:8099";
-const MODEL_BLOCK: &str = "tcp model.agents.example:8099";
+pub const MODEL: &str = "http://model.agents.example:8099";
+pub const MODEL_BLOCK: &str = "tcp model.agents.example:8099";
+/// What its tool reaches for.
+pub const BLOCKED: &str = "tcp blocked.example:80";
+
+pub const OPENCODE_SETTINGS: &str = r#"{"autoupdate":false,"share":"disabled","model":"local/scripted-1","small_model":"local/scripted-1","permission":{"edit":"ask","bash":"ask"},
+"provider":{"local":{"npm":"@ai-sdk/openai-compatible","name":"local","options":{"baseURL":"@MODEL@/v1","apiKey":"x"},"models":{"scripted-1":{"name":"scripted-1"}}}}}"#;
+pub const CODEX_SETTINGS: &str = "model=\"scripted-1\"\nmodel_provider=\"local\"\ncheck_for_update_on_startup=false\nweb_search=\"disabled\"\n\
+    [model_providers.local]\nname=\"local\"\nbase_url=\"@MODEL@/v1\"\nwire_api=\"responses\"\n\
+    [analytics]\nenabled=false\n[feedback]\nenabled=false\n[features]\nplugins=false\napps=false\n";
+pub const QWEN_SETTINGS: &str = r#"{"security":{"auth":{"selectedType":"openai"}},"privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},"general":{"enableAutoUpdate":false}}"#;
 
 struct Agent {
     name: &'static str,
@@ -35,22 +44,13 @@ static AGENTS: [Agent; 5] = [
     },
     Agent {
         name: "opencode",
-        settings: (
-            ".config/opencode/opencode.json",
-            r#"{"autoupdate":false,"share":"disabled","model":"local/scripted-1","small_model":"local/scripted-1","permission":{"edit":"ask","bash":"ask"},
-"provider":{"local":{"npm":"@ai-sdk/openai-compatible","name":"local","options":{"baseURL":"@MODEL@/v1","apiKey":"x"},"models":{"scripted-1":{"name":"scripted-1"}}}}}"#,
-        ),
+        settings: (".config/opencode/opencode.json", OPENCODE_SETTINGS),
         options: &[],
         tries: &["registry.npmjs.org", "models.opencode.ai"],
     },
     Agent {
         name: "codex",
-        settings: (
-            ".codex/config.toml",
-            "model=\"scripted-1\"\nmodel_provider=\"local\"\ncheck_for_update_on_startup=false\nweb_search=\"disabled\"\n\
-             [model_providers.local]\nname=\"local\"\nbase_url=\"@MODEL@/v1\"\nwire_api=\"responses\"\n\
-             [analytics]\nenabled=false\n[feedback]\nenabled=false\n[features]\nplugins=false\napps=false\n",
-        ),
+        settings: (".codex/config.toml", CODEX_SETTINGS),
         options: &[],
         tries: &[
             "chatgpt.com",
@@ -77,10 +77,7 @@ static AGENTS: [Agent; 5] = [
     },
     Agent {
         name: "qwen",
-        settings: (
-            ".qwen/settings.json",
-            r#"{"security":{"auth":{"selectedType":"openai"}},"privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},"general":{"enableAutoUpdate":false}}"#,
-        ),
+        settings: (".qwen/settings.json", QWEN_SETTINGS),
         options: &[
             "--env",
             "OPENAI_API_KEY=x",
@@ -143,29 +140,55 @@ fn installed(program: &str) -> Option<PathBuf> {
     bin.join(program).exists().then_some(bin)
 }
 
-fn does_a_job(stage: &Stage, agent: &Agent) -> Result<Verdict> {
-    let (Some(bin), Some(node)) = (installed(agent.name), installed("node")) else {
-        return Ok(Verdict::Skipped(format!(
-            "{} is not installed; `npm run test:agents` does that",
-            agent.name
+/// Where the agent and its runtime are found, or why it cannot be tried.
+pub fn path_of(stage: &Stage, agent: &str) -> Result<Result<String, String>> {
+    let (Some(bin), Some(node)) = (installed(agent), installed("node")) else {
+        return Ok(Err(format!(
+            "{agent} is not installed; `npm run test:agents` does that"
         )));
     };
     let bench = &stage.bench;
     let can_read = bench.shell(
         &bench.home(),
-        &format!("test -r {} && echo yes", bin.join(agent.name).display()),
+        &format!("test -r {} && echo yes", bin.join(agent).display()),
     );
     if !can_read.is_ok_and(|said| said.contains("yes")) {
-        return Ok(Verdict::Skipped(format!(
-            "the test user cannot read {}",
-            bin.display()
-        )));
+        return Ok(Err(format!("the test user cannot read {}", bin.display())));
     }
-    let path = format!(
+    Ok(Ok(format!(
         "{}:{}:/usr/local/bin:/usr/bin:/bin",
         bin.display(),
         node.display()
+    )))
+}
+
+/// Whether it is this very package that was installed, `name@version`.
+pub fn has_installed(agent: &str, package: &str) -> Result<()> {
+    let (name, version) = package.rsplit_once('@').context("a version")?;
+    let folder = checkout("target/agents").join(agent).join("node_modules");
+    let text = fs::read_to_string(folder.join(name).join("package.json"))
+        .with_context(|| format!("{package} is documented and not what is installed"))?;
+    let found: serde_json::Value = serde_json::from_str(&text)?;
+    ensure!(
+        found["version"] == version,
+        "{package}: {}",
+        found["version"]
     );
+    Ok(())
+}
+
+/// A card's subject, as it says it.
+pub fn words_of(block: &serde_json::Value) -> String {
+    serde_json::from_value::<Subject>(block["subject"].clone())
+        .map_or_else(|error| error.to_string(), |subject| subject.to_string())
+}
+
+fn does_a_job(stage: &Stage, agent: &Agent) -> Result<Verdict> {
+    let path = match path_of(stage, agent.name)? {
+        Ok(path) => path,
+        Err(why) => return Ok(Verdict::Skipped(why)),
+    };
+    let bench = &stage.bench;
     let product = stage.product()?.with_variable("PATH", &path);
     let (file, text) = agent.settings;
     let url = format!("{MODEL}/s/hello-then-curl/r/{}", agent.name);
@@ -193,9 +216,7 @@ fn does_a_job(stage: &Stage, agent: &Agent) -> Result<Verdict> {
         }
     }
     product.amend(&block, &[])?;
-    let blocked = run
-        .block("tcp blocked.example:80")
-        .with_context(|| run.story())?;
+    let blocked = run.block(BLOCKED).with_context(|| run.story())?;
     product.amend(&blocked, &[])?;
     let code = run.ended().with_context(|| run.story())?;
     ensure!(code == 0, "{code}: {}", run.story());
