@@ -3,6 +3,7 @@
 //! a scripted model server on the far side of a private internet.
 
 mod asking;
+mod budgets;
 mod documented;
 mod real;
 mod scripted;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Ok(stage) => {
             tally.run(&wanted, 2, scripted::cases(&stage));
             tally.run(&wanted, 2, asking::cases(&stage));
+            tally.run(&wanted, 2, budgets::cases(&stage));
             tally.run(&wanted, 1, real::cases(&stage));
             tally.run(&wanted, 1, documented::cases(&stage));
         }

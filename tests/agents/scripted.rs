@@ -7,6 +7,7 @@ use foreman_domain::{
 };
 use foreman_testkit::suite::Case;
 use foreman_testkit::{LiveRun, PATIENCE, Product, Stage, cases_of, eventually, repos};
+use nix::sys::signal::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -26,6 +27,8 @@ pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
             what_an_agent_reports_home_is_refused_at_once_and_told_together,
             a_card_says_when_the_agent_gives_up_and_a_late_decision_that_it_did,
             what_cannot_be_is_refused_before_a_run_is_made,
+            what_is_said_to_a_working_agent_outlives_the_engine_and_is_gone_on_with,
+            an_agent_that_hears_nothing_goes_on_once_its_run_is_in_review,
         ]
     )
 }
@@ -468,5 +471,194 @@ fn what_cannot_be_is_refused_before_a_run_is_made(stage: &Stage) -> Result<()> {
     }
     let runs = product.ask(&["runs"])?;
     ensure!(!runs.to_string().contains("scripted-refused"), "{runs}");
+    Ok(())
+}
+
+/// Speaks the protocol with a memory in its home: a first turn that waits for the file `go`, a second by what is said
+/// meanwhile, and a third by going on with its session in another run.
+const REMEMBERING: &str = r#"#!/bin/sh
+say() { printf '%s\n' "$1"; }
+message() { say "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"update\":{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"$1\"}}}}"; }
+done_with() { say "{\"jsonrpc\":\"2.0\",\"id\":$1,\"result\":{\"stopReason\":\"end_turn\"}}"; }
+kept="$HOME/.local/share/opencode/memory"
+modes='"modes":{"currentModeId":"plan","availableModes":[{"id":"build"}]}'
+read -r initialize
+say '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}'
+read -r open
+case "$open" in
+*session/load*s1*)
+  [ "$(cat "$kept")" = "$PWD" ] || { echo "it remembers $(cat "$kept") and not $PWD" >&2; exit 8; }
+  message "what was said before"
+  say "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{$modes}}";;
+*)
+  echo "$PWD" > "$kept"
+  say "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"sessionId\":\"s1\",$modes}}";;
+esac
+read -r mode
+say '{"jsonrpc":"2.0","id":3,"result":{}}'
+read -r prompt
+case "$prompt" in
+*'do the job'*)
+  echo one > one.txt
+  message "I am at work"
+  while [ ! -e go ]; do sleep 0.1; done
+  rm go
+  done_with 4
+  read -r next; case "$next" in *'the second thing'*) ;; *) echo "$next" >&2; exit 5;; esac
+  echo two > two.txt
+  done_with 5;;
+*'the third thing'*)
+  echo three > three.txt
+  done_with 4;;
+*) echo "$prompt" >&2; exit 6;;
+esac
+cat > /dev/null
+"#;
+
+/// Everything that a run's log has.
+fn events_of(product: &Product<'_>, id: &str) -> Result<Vec<Event>> {
+    let text = product.call(["events", id, "--json"])?.stdout;
+    text.lines()
+        .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
+        .collect()
+}
+
+fn in_review(product: &Product<'_>, id: &str) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        let view = product.show(id)?;
+        match view["state"].as_str() {
+            Some("review") => return Ok(()),
+            Some("provisioning" | "running" | "stopping") if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            _ => anyhow::bail!("it does not come to review: {view}"),
+        }
+    }
+}
+
+fn what_is_said_to_a_working_agent_outlives_the_engine_and_is_gone_on_with(
+    stage: &Stage,
+) -> Result<()> {
+    let product = with_agent(stage, "opencode", REMEMBERING)?;
+    let repo = repos::plain(&stage.bench, "scripted-said")?;
+    let run = run_agent(&product, &repo, "opencode", &[])?;
+    run.wait_for("the agent's message", |event| match &event.kind {
+        EventKind::Agent {
+            event: AgentEvent::Message { .. },
+        } => Some(()),
+        _ => None,
+    })?;
+    let id = run.id()?;
+    let worktree = product.show(&id)?["worktree"]
+        .as_str()
+        .context("a worktree")?
+        .to_owned();
+    run.signal(Signal::SIGKILL)?;
+    run.ended()?;
+    // The engine of this call ends with it, too: the message is with the shim.
+    let said = product.ask(&["say", &id, "the second thing"])?;
+    ensure!(said["how"] == "waits", "{said}");
+    let details = product.ask(&["show", &id])?;
+    ensure!(details["state"] == "running", "{details}");
+    stage.bench.write(&Path::new(&worktree).join("go"), "")?;
+    in_review(&product, &id)?;
+    let events = events_of(&product, &id)?;
+    let told = said_as(&events);
+    ensure!(
+        told == ["told the second thing", "given"],
+        "{told:?} of {id}"
+    );
+    let said = product.ask(&["say", &id, "the third thing"])?;
+    ensure!(said["how"] == "resumes", "{said}");
+    let next = said["run"]["id"].as_str().context("a run")?.to_owned();
+    in_review(&product, &next)?;
+    let events = events_of(&product, &next)?;
+    let news: Vec<_> = self::said(&events);
+    ensure!(
+        news.contains(&&AgentEvent::Replayed { updates: 1 }),
+        "its past is told of: {news:?}"
+    );
+    let is_old = |event: &&&AgentEvent| matches!(event, AgentEvent::Message { text, .. } if text.contains("before"));
+    ensure!(news.iter().find(is_old).is_none(), "its past is news");
+    let diff = product.call(["diff", &next])?.stdout;
+    for file in ["one.txt", "two.txt", "three.txt"] {
+        ensure!(diff.contains(file), "{file} is not in {diff}");
+    }
+    let homes = || Ok::<_, anyhow::Error>(fs::read_dir(product.data().join("homes"))?.count());
+    ensure!(homes()? == 2, "each run has its own home");
+    let disk = product.ask(&["disk"])?.to_string();
+    ensure!(
+        disk.contains("\"home_bytes\":") && !disk.contains("\"home_bytes\":0"),
+        "{disk}"
+    );
+    product.ask(&["discard", &id])?;
+    ensure!(homes()? == 1, "the session of the next one stays");
+    product.ask(&["discard", &next])?;
+    ensure!(homes()? == 0, "nothing stays");
+    Ok(())
+}
+
+fn said_as(events: &[Event]) -> Vec<String> {
+    said(events)
+        .into_iter()
+        .filter_map(|event| match event {
+            AgentEvent::Told { text, .. } => Some(format!("told {text}")),
+            AgentEvent::Given { .. } => Some("given".to_owned()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn an_agent_that_hears_nothing_goes_on_once_its_run_is_in_review(stage: &Stage) -> Result<()> {
+    let script = printing(
+        "pi-hello-then-curl.jsonl",
+        "echo \"$*\" >> args.txt; case \"$*\" in *'do the job'*) while [ -e wait ]; do sleep 0.1; done;; esac",
+    )?;
+    let product = with_agent(stage, "pi", &script)?;
+    let repo = repos::plain(&stage.bench, "scripted-deaf")?;
+    let run = run_agent(&product, &repo, "pi", &["--setup", "touch wait"])?;
+    run.wait_for("the agent", |event| match &event.kind {
+        EventKind::StepStarted { .. }
+            if event.step.as_ref().is_some_and(|step| step.0 == "agent") =>
+        {
+            Some(())
+        }
+        _ => None,
+    })?;
+    let id = run.id()?;
+    let (code, message) = product.call(["say", "--json", &id, "x"])?.error()?;
+    ensure!(
+        code == "conflict" && message.contains("cannot be told anything now"),
+        "{code}: {message}"
+    );
+    let worktree = product.show(&id)?["worktree"]
+        .as_str()
+        .context("a worktree")?
+        .to_owned();
+    fs::remove_file(Path::new(&worktree).join("wait"))?;
+    ensure!(run.ended()? == 0, "{}", run.story());
+    let session = said(&run.events())
+        .into_iter()
+        .find_map(|event| match event {
+            AgentEvent::Session { session, .. } => Some(session.clone()),
+            _ => None,
+        })
+        .context("a session")?;
+    let next = product.ask(&["say", &id, "and now this"])?;
+    ensure!(next["how"] == "resumes", "{next}");
+    let next = next["run"]["id"].as_str().context("a run")?.to_owned();
+    in_review(&product, &next)?;
+    let diff = product.call(["diff", &next])?.stdout;
+    let wanted = format!("+-p --mode json --session {session} and now this");
+    ensure!(diff.contains(&wanted), "{wanted} is not in {diff}");
+    let afresh = product.ask(&["say", &next, "--afresh", "again"])?;
+    ensure!(afresh["how"] == "afresh", "{afresh}");
+    let last = afresh["run"]["id"].as_str().context("a run")?.to_owned();
+    in_review(&product, &last)?;
+    let diff = product.call(["diff", &last])?.stdout;
+    ensure!(diff.contains("+-p --mode json again"), "{diff}");
+    let told = product.call(["events", &last])?.stdout;
+    ensure!(told.contains("starts afresh"), "{told}");
     Ok(())
 }

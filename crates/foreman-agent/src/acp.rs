@@ -9,14 +9,14 @@ mod updates;
 
 use crate::command::read;
 use crate::outcome::Standing;
-use crate::port::{Conversation, Driver, Effect, Input, Line};
+use crate::port::{Conversation, Driver, Effect, Hearing, Input, Line};
 use crate::text::{PIECE, Text, cut};
 use crate::value::{at, name_at};
 use foreman_domain::{
     AgentEvent, AgentOutcome, PermissionAnswer, QUESTION_OPTIONS, QuestionOption,
 };
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// JSON-RPC's "no such method".
 const NO_SUCH_METHOD: i64 = -32601;
@@ -31,6 +31,8 @@ const QUESTIONS: usize = 64;
 const OPTIONS: usize = 64;
 /// Longest name of an option that is shown.
 const LONGEST_OPTION: usize = 120;
+/// Messages of the operator's that wait at one time.
+const MESSAGES: usize = 32;
 
 /// What one of our requests was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +62,10 @@ pub(crate) struct Acp {
     asked: BTreeMap<u64, Asked>,
     questions: BTreeMap<String, Question>,
     session: Option<String>,
-    /// The session's past is told again; it is no news.
-    replays: bool,
+    /// The session's past is told again; it is no news. How much of it there was so far.
+    replays: Option<u32>,
+    /// What the operator said, the oldest first: the prompts of the turns that follow.
+    said: VecDeque<String>,
     calls: updates::Calls,
 }
 
@@ -75,7 +79,8 @@ impl Acp {
             asked: BTreeMap::new(),
             questions: BTreeMap::new(),
             session: None,
-            replays: false,
+            replays: None,
+            said: VecDeque::new(),
             calls: updates::Calls::default(),
         }
     }
@@ -147,11 +152,12 @@ impl Acp {
                 self.opened(session, &result, out);
             }
             Asked::LoadSession => {
-                self.replays = false;
+                let updates = self.replays.take().unwrap_or_default();
+                self.tell(AgentEvent::Replayed { updates }, out);
                 let session = self.conversation.resume.clone().unwrap_or_default();
                 self.opened(session, &result, out);
             }
-            Asked::SetMode => self.prompt(out),
+            Asked::SetMode => self.begin_work(out),
             Asked::Prompt => self.finished(&result, out),
         }
     }
@@ -161,16 +167,26 @@ impl Acp {
         let cwd = self.conversation.cwd.clone();
         match self.conversation.resume.clone() {
             Some(session) if can_load == Some(true) => {
-                self.replays = true;
+                self.replays = Some(0);
                 let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": []});
                 self.request(Asked::LoadSession, "session/load", params, out);
             }
-            Some(_) => self.give_up("it cannot go on with a session".to_owned(), out),
-            None => {
-                let params = json!({"cwd": cwd, "mcpServers": []});
-                self.request(Asked::NewSession, "session/new", params, out);
-            }
+            Some(_) => self.start_afresh("it cannot go on with a session", out),
+            None => self.new_session(out),
         }
+    }
+
+    fn new_session(&mut self, out: &mut Vec<Effect>) {
+        let params = json!({"cwd": self.conversation.cwd, "mcpServers": []});
+        self.request(Asked::NewSession, "session/new", params, out);
+    }
+
+    /// The session that it was to go on with is not to be had: what it is asked to do is asked in a new one.
+    fn start_afresh(&mut self, why: &str, out: &mut Vec<Effect>) {
+        self.replays = None;
+        let message = format!("{why}: it starts afresh, and knows nothing of what was said before");
+        self.tell(AgentEvent::Problem { message }, out);
+        self.new_session(out);
     }
 
     fn opened(&mut self, session: String, result: &Value, out: &mut Vec<Effect>) {
@@ -185,7 +201,7 @@ impl Acp {
         };
         self.tell(event, out);
         let Some(mode) = self.conversation.mode.clone() else {
-            return self.prompt(out);
+            return self.begin_work(out);
         };
         let modes = at(result, "modes.availableModes").and_then(Value::as_array);
         let has_mode = modes.is_some_and(|modes| {
@@ -207,8 +223,13 @@ impl Acp {
         }
     }
 
-    fn prompt(&mut self, out: &mut Vec<Effect>) {
-        let prompt = json!([{"type": "text", "text": self.conversation.prompt}]);
+    fn begin_work(&mut self, out: &mut Vec<Effect>) {
+        let prompt = self.conversation.prompt.clone();
+        self.prompt(&prompt, out);
+    }
+
+    fn prompt(&mut self, text: &str, out: &mut Vec<Effect>) {
+        let prompt = json!([{"type": "text", "text": text}]);
         let params = json!({"sessionId": self.session, "prompt": prompt});
         self.request(Asked::Prompt, "session/prompt", params, out);
     }
@@ -220,13 +241,24 @@ impl Acp {
         // Whatever it asked before the end of its turn is of no matter any more.
         self.drop_questions(out);
         let reason = name_at(result, "stopReason").unwrap_or_default();
-        match reason.as_str() {
-            "end_turn" => {
+        match (reason.as_str(), self.said.pop_front()) {
+            // However its turn ended, the operator has something else for it to do.
+            (reason, Some(text)) if reason != "cancelled" => {
+                if reason != "end_turn" {
+                    let message = format!("its turn ended with \"{}\"", cut(reason, 200));
+                    self.tell(AgentEvent::Problem { message }, out);
+                }
+                let waiting = u32::try_from(self.said.len()).unwrap_or(u32::MAX);
+                self.tell(AgentEvent::Given { waiting }, out);
+                self.prompt(&text, out);
+            }
+            ("end_turn", _) => {
                 self.standing.ended = true;
                 self.text.flush(out);
                 out.push(Effect::HangUp);
             }
-            "cancelled" => {
+            ("cancelled", text) => {
+                self.said.extend(text);
                 self.standing.ended = true;
                 self.fail(
                     AgentOutcome::Cancelled,
@@ -234,13 +266,17 @@ impl Acp {
                     out,
                 );
             }
-            reason => self.give_up(format!("its turn ended with \"{reason}\""), out),
+            (reason, _) => self.give_up(format!("its turn ended with \"{reason}\""), out),
         }
     }
 
     /// One of our requests was refused.
     fn refused(&mut self, asked: Asked, error: &Value, out: &mut Vec<Effect>) {
         let said = name_at(error, "message").unwrap_or_default();
+        if asked == Asked::LoadSession {
+            let why = format!("its session is not to be had ({})", cut(&said, 500));
+            return self.start_afresh(&why, out);
+        }
         let code = at(error, "code").and_then(Value::as_i64);
         let details = at(error, "data")
             .map(|data| format!(" ({data})"))
@@ -397,6 +433,30 @@ impl Acp {
         }
     }
 
+    fn say(&mut self, by: &str, text: &str, out: &mut Vec<Effect>) {
+        if self.hears() != Hearing::Hears {
+            return;
+        }
+        let told = AgentEvent::Told {
+            by: cut(by, 200),
+            text: cut(text, PIECE),
+        };
+        self.tell(told, out);
+        self.said.push_back(text.to_owned());
+    }
+
+    fn end(&mut self, process: &foreman_domain::StepResult, out: &mut Vec<Effect>) {
+        if !self.said.is_empty() {
+            let message = format!(
+                "it ended before it was given what was said to it ({} messages)",
+                self.said.len()
+            );
+            self.tell(AgentEvent::Problem { message }, out);
+        }
+        let (outcome, why) = self.standing.outcome(process);
+        self.tell(AgentEvent::Ended { outcome, why }, out);
+    }
+
     fn tell(&mut self, event: AgentEvent, out: &mut Vec<Effect>) {
         self.text.flush(out);
         out.push(Effect::Tell(event));
@@ -422,10 +482,16 @@ impl Driver for Acp {
             } => self.answer(request, answer, out),
             Input::Stalled(why) => self.standing.stalled = Some(why.to_owned()),
             Input::Interrupt => self.interrupt(out),
-            Input::End(process) => {
-                let (outcome, why) = self.standing.outcome(process);
-                self.tell(AgentEvent::Ended { outcome, why }, out);
-            }
+            Input::Say { by, text } => self.say(by, text, out),
+            Input::End(process) => self.end(process, out),
+        }
+    }
+
+    fn hears(&self) -> Hearing {
+        match self.standing.ended || self.standing.interrupted {
+            true => Hearing::Over,
+            false if self.said.len() >= MESSAGES => Hearing::Full,
+            false => Hearing::Hears,
         }
     }
 }

@@ -230,7 +230,7 @@ impl Driver for Claude {
                 reason,
             } => self.answer(request, answer, reason, out),
             Input::Interrupt => self.interrupt(out),
-            input @ (Input::Pause | Input::Stalled(_) | Input::End(_)) => {
+            input @ (Input::Pause | Input::Stalled(_) | Input::Say { .. } | Input::End(_)) => {
                 self.lines.take(input, out);
             }
         }

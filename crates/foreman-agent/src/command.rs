@@ -211,7 +211,7 @@ impl Driver for Command {
             Input::Line(line) => self.line(line, out),
             Input::Pause => self.text.flush(out),
             // It asks nothing, and hears nothing but signals.
-            Input::Answer { .. } => {}
+            Input::Answer { .. } | Input::Say { .. } => {}
             Input::Stalled(why) => self.standing.stalled = Some(why.to_owned()),
             Input::Interrupt => self.standing.interrupted = true,
             Input::End(process) => {

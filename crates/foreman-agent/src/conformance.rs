@@ -3,7 +3,7 @@
 //! A driver is tried as a [`Candidate`], with what a real agent of its printed during a whole run. A case that fails
 //! says what it expected and what it saw; nothing here panics.
 
-use crate::{Driver, Effect, Input, LONGEST_LINE, Line, Lines};
+use crate::{Driver, Effect, Hearing, Input, LONGEST_LINE, Line, Lines};
 use foreman_domain::{AgentEvent, AgentOutcome, StepResult};
 
 /// Longest text of one event, in bytes.
@@ -47,6 +47,7 @@ pub const CASES: &[Case] = cases![
     giant_lines_are_told_and_what_follows_is_whole,
     unknown_messages_are_told,
     pieces_of_one_character_are_put_together_without_loss,
+    what_is_said_to_it_is_taken_once_or_not_at_all,
 ];
 
 fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Broken> {
@@ -404,6 +405,59 @@ fn pieces_of_one_character_are_put_together_without_loss(
         said.iter().all(|effect| !matches!(effect, Effect::Tell(AgentEvent::Message { text, .. }) if text.len() > LONGEST_TEXT)),
         || "a text is longer than an event may be".to_owned(),
     )
+}
+
+/// What a follow-up message relies on: the driver says whether it takes it, tells it once, gives it at most once, and takes
+/// nothing after the end.
+fn what_is_said_to_it_is_taken_once_or_not_at_all(candidate: &dyn Candidate) -> Result<(), Broken> {
+    let mut driver = candidate.driver();
+    let mut out = Vec::new();
+    driver.take(Input::Begin, &mut out);
+    let hears = driver.hears();
+    let words = "and one thing more: 7c1e";
+    let mut said = Vec::new();
+    let say = Input::Say {
+        by: "op",
+        text: words,
+    };
+    driver.take(say, &mut said);
+    let told = Effect::Tell(AgentEvent::Told {
+        by: "op".to_owned(),
+        text: words.to_owned(),
+    });
+    match hears {
+        Hearing::Hears => ensure(said == [told], || {
+            format!("what was said was told as {said:?}")
+        })?,
+        Hearing::Full | Hearing::Over | Hearing::Never => ensure(said.is_empty(), || {
+            format!("it does not hear, and what was said gave {said:?}")
+        })?,
+    }
+    let mut lines = Lines::default();
+    let mut take = |line: Line<'_>| driver.take(Input::Line(line), &mut out);
+    lines.push(candidate.recording(), &mut take);
+    lines.finish(&mut take);
+    let given = |effect: &&Effect| matches!(effect, Effect::Tell(AgentEvent::Given { .. }));
+    let passed_on = |effect: &&Effect| matches!(effect, Effect::Send(line) if line.contains(words));
+    let counts = (
+        out.iter().filter(given).count(),
+        out.iter().filter(passed_on).count(),
+    );
+    let hung_up = out.contains(&Effect::HangUp);
+    let wanted = match hears {
+        // The recorded run comes to its end of one turn: the message is the next one's prompt.
+        Hearing::Hears => ((1, 1), false),
+        Hearing::Full | Hearing::Over | Hearing::Never => ((0, 0), hung_up),
+    };
+    ensure((counts, hung_up) == wanted, || {
+        format!("told as given and given {counts:?}, hung up {hung_up}")
+    })?;
+    driver.take(Input::Interrupt, &mut out);
+    let mut late = Vec::new();
+    driver.take(say, &mut late);
+    ensure(driver.hears() != Hearing::Hears && late.is_empty(), || {
+        format!("one that is to stop takes {late:?}")
+    })
 }
 
 fn text_of(effects: &[Effect]) -> String {

@@ -60,6 +60,15 @@ impl Wire {
             Self::Acp | Self::Claude { .. } => true,
         }
     }
+
+    /// True when an agent that works can be told something: [`Driver::hears`], as far as it is known before.
+    #[must_use]
+    pub fn hears(&self) -> bool {
+        match self {
+            Self::Lines { .. } | Self::Claude { .. } => false,
+            Self::Acp => true,
+        }
+    }
 }
 
 /// A line that the agent printed, without its end.
@@ -91,6 +100,13 @@ pub enum Input<'a> {
     },
     /// Its model makes no progress: this is why it is about to be stopped, as a sentence without a final period.
     Stalled(&'a str),
+    /// The operator says something to it. Only for a driver that [`Driver::hears`].
+    Say {
+        /// Who.
+        by: &'a str,
+        /// What.
+        text: &'a str,
+    },
     /// It is to stop what it does.
     Interrupt,
     /// It has ended; comes last.
@@ -124,10 +140,29 @@ pub enum Effect {
     },
 }
 
+/// Whether an agent can be told something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hearing {
+    /// What is said is given to it when its turn ends, and it does not come to its end before.
+    Hears,
+    /// So much waits already that nothing more is taken.
+    Full,
+    /// It has come to its end, or is to stop.
+    Over,
+    /// Its protocol has no way.
+    Never,
+}
+
 /// Understands one agent. A fold: see the crate's documentation.
 pub trait Driver: Send {
     /// Takes the next input; what is to be done comes behind what is in `out`.
     fn take(&mut self, input: Input<'_>, out: &mut Vec<Effect>);
+
+    /// Whether [`Input::Say`] reaches the agent now. What was taken is told ([`AgentEvent::Told`]), told again when
+    /// it was given ([`AgentEvent::Given`]), and named as lost where the agent ends before.
+    fn hears(&self) -> Hearing {
+        Hearing::Never
+    }
 }
 
 /// The driver of a conversation.

@@ -37,8 +37,13 @@ pub struct Profile {
     arguments: Vec<String>,
     /// Arguments that name a model, with `{value}`.
     model: Vec<String>,
-    /// Arguments that go on with a session, with `{value}`.
+    /// Arguments that go on with a session, with `{value}`; they stand behind those of the model.
+    #[serde(default)]
     resume: Vec<String>,
+    /// Its arguments instead of `arguments` when it goes on with a session, where that is another command; `{session}`
+    /// stands for the session.
+    #[serde(default)]
+    resume_arguments: Vec<String>,
     /// Variables: telemetry and looking for newer versions are off.
     pub environment: BTreeMap<String, String>,
     /// Folders of its home that are kept with the run, relative.
@@ -52,6 +57,9 @@ pub struct Profile {
     /// Hosts that nothing but its own telemetry has a use for: refused at once, at port 443.
     #[serde(default)]
     pub telemetry: Vec<String>,
+    /// It says what it costs.
+    #[serde(default)]
+    pub reports_cost: bool,
     /// What becomes of its own sandbox, in words.
     pub sandbox: String,
     /// Files that are put into its home where the operator lends none.
@@ -187,16 +195,22 @@ impl Profile {
                 .collect()
         };
         let mut argv = vec![program.to_owned()];
-        for word in &self.arguments {
+        let session = conversation.resume.as_ref();
+        let arguments = match session {
+            Some(_) if !self.resume_arguments.is_empty() => &self.resume_arguments,
+            _ => &self.arguments,
+        };
+        for word in arguments {
             match word.as_str() {
                 "{model}" => {
                     if let Some(model) = model {
                         argv.extend(filled(&self.model, model));
                     }
-                    if let Some(session) = &conversation.resume {
+                    if let Some(session) = session {
                         argv.extend(filled(&self.resume, session));
                     }
                 }
+                "{session}" => argv.extend(session.cloned()),
                 // One word, whatever is in it; a first letter that begins an option is kept from being one.
                 "{prompt}" if conversation.prompt.starts_with('-') => {
                     argv.push(format!(" {}", conversation.prompt));
@@ -216,6 +230,12 @@ impl Profile {
             (Some(map), _) => Wire::Lines { map: map.clone() },
             (None, _) => Wire::Acp,
         }
+    }
+
+    /// True when it can go on with a session of an earlier run: over its protocol, or by its arguments.
+    #[must_use]
+    pub fn can_resume(&self) -> bool {
+        self.map.is_none() || !self.resume.is_empty() || !self.resume_arguments.is_empty()
     }
 
     /// True when it can be told to use a model.
@@ -284,6 +304,30 @@ mod tests {
             argv,
             ["pi", "-p", "--mode", "json", "--session", "s1", "go on"]
         );
+    }
+
+    #[test]
+    fn every_agent_goes_on_with_a_session_of_its_own() {
+        assert!(profiles().unwrap().iter().all(Profile::can_resume));
+        let resumed = Conversation {
+            resume: Some("t-1".into()),
+            ..conversation("go on")
+        };
+        let argv = profile("codex").unwrap().argv("codex", &resumed, None);
+        let wanted = [
+            "codex",
+            "exec",
+            "resume",
+            "--json",
+            "-c",
+            "sandbox_mode=\"danger-full-access\"",
+            "--skip-git-repo-check",
+            "t-1",
+            "go on",
+        ];
+        assert_eq!(argv, wanted);
+        let argv = profile("gemini").unwrap().argv("gemini", &resumed, None);
+        assert!(argv.windows(2).any(|two| two == ["-r", "t-1"]), "{argv:?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::port::Effect;
 use foreman_domain::AgentEvent;
 
 /// Longest text of one event, in bytes.
-pub(crate) const PIECE: usize = 16 << 10;
+pub const PIECE: usize = 16 << 10;
 
 /// Cuts a text to at most `most` bytes, at a character, and says so by an ellipsis.
 pub(crate) fn cut(text: &str, most: usize) -> String {

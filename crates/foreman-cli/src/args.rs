@@ -31,7 +31,7 @@ pub use provisioning::{PrepareArgs, ProjectCommand};
 
 pub use compare::CompareArgs;
 pub use disk::{DiskArgs, DiskCleanArgs, DiskCommand, DiskEventsArgs, DiskQuotaArgs};
-pub use looking::{AmendmentsArgs, FollowUpArgs, SamplesArgs};
+pub use looking::{AmendmentsArgs, FollowUpArgs, SamplesArgs, SayArgs};
 pub use orders::{
     FolderName, HintArgs, LimitsArgs, OrderAddArgs, OrderCommand, OrderEditArgs, OrderListArgs,
     OrderName, OrdersArgs, OrdersCommand, OrdersOf, OrdersWatchCommand, RecurrenceArgs, TextArgs,
@@ -128,6 +128,8 @@ pub enum Command {
     Orders(OrdersArgs),
     /// Try again what a run was asked to do: a new attempt in a new worktree, from the base as it is now.
     Retry(RunName),
+    /// Say something to a run's agent: to one that works, or to the next run that goes on from its commits.
+    Say(SayArgs),
     /// Send the comments of a review back: a new attempt that starts from what you reviewed.
     FollowUp(FollowUpArgs),
     /// List the decisions of all runs, what they opened, and how often that was used.
@@ -206,7 +208,8 @@ pub struct RunArgs {
     /// Policy file with rules and bounds for this run.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
-    /// Bounds, for example `wall=2h,memory=4GiB,processes=512,output=256MiB`.
+    /// Bounds, for example `wall=2h,memory=4GiB,processes=512,output=256MiB`; of an agent by name also
+    /// `tokens=500k,cost=2.50,turns=80`.
     #[arg(long, value_name = "LIST")]
     pub bounds: Option<String>,
     /// Give up on what is held when nobody answers for this long (`10m`): it is then refused, and not

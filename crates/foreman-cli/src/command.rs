@@ -183,6 +183,7 @@ async fn with_engine(command: Command, engine: &Engine, answer: &Answer) -> Done
         Command::Discard(name) => runs::discard(reference(name.run), engine, answer).await,
         Command::Restore(name) => runs::restore(reference(name.run), engine, answer).await,
         Command::Samples(args) => looking::samples(args, engine, answer).await,
+        Command::Say(args) => looking::say(args, engine, answer).await,
         Command::FollowUp(args) => looking::follow_up(args, engine, answer).await,
         Command::Amendments(args) => looking::amendments(args, engine, answer).await,
         Command::Agents => looking::agents(engine, answer).await,

@@ -93,6 +93,24 @@ pub enum AgentEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost_microusd: Option<u64>,
     },
+    /// The operator said something to it. It waits, and is given to it when its turn ends.
+    Told {
+        /// Who said it.
+        by: String,
+        /// What.
+        text: String,
+    },
+    /// The oldest of what waited was given to it, as its next prompt.
+    Given {
+        /// How many messages wait still.
+        waiting: u32,
+    },
+    /// It told again what was said in its session before. That is no news, is not counted, and is shown nowhere but
+    /// in the output events before this one.
+    Replayed {
+        /// How many updates it was.
+        updates: u32,
+    },
     /// It could not reach its model, or was turned away, and tries again.
     Retry {
         /// Which try this is, where it says so.

@@ -139,6 +139,12 @@ pub enum BoundKind {
     Output,
     /// Files open at one time.
     OpenFiles,
+    /// Tokens that its agent reads and writes, by the agent's own count.
+    Tokens,
+    /// What its agent costs, by the agent's own count.
+    Cost,
+    /// Prompts and tool calls of its agent.
+    Turns,
 }
 
 impl BoundKind {
@@ -148,6 +154,7 @@ impl BoundKind {
     pub fn is_raised_live(self) -> bool {
         match self {
             Self::Wall | Self::Cpu | Self::Memory | Self::Disk | Self::Output => true,
+            Self::Tokens | Self::Cost | Self::Turns => true,
             Self::Processes | Self::OpenFiles => false,
         }
     }
@@ -163,6 +170,9 @@ impl fmt::Display for BoundKind {
             Self::Disk => "disk",
             Self::Output => "output",
             Self::OpenFiles => "open files",
+            Self::Tokens => "tokens",
+            Self::Cost => "cost",
+            Self::Turns => "turns",
         })
     }
 }

@@ -11,11 +11,13 @@ mod failure;
 mod fence;
 mod file;
 mod ids;
+mod message;
 mod order;
 mod question;
 mod record;
 mod run;
 mod shell;
+mod spent;
 mod step;
 mod stopping;
 mod text;
@@ -34,6 +36,7 @@ pub use file::{FileFacts, FileTarget, PATHS_NAMED, PathText, SocketFacts};
 pub use ids::{
     AmendmentId, BlockId, Epoch, EventSeq, HoldId, IdError, OrderId, Revision, RunEpoch, RunId,
 };
+pub use message::MessageId;
 pub use order::{IllegalOrderTransition, OrderDone, OrderEvent, OrderFailure, OrderState};
 pub use question::{QUESTION_ARGUMENTS, QUESTION_OPTIONS, QuestionFacts, QuestionOption};
 pub use record::{Packed, RECORD_BYTES, RECORD_EVENTS, Record, Span, last_seq_of, pack};
@@ -41,6 +44,7 @@ pub use run::{
     CancelCause, FailReason, IllegalTransition, InterruptReason, Outcome, RunEvent, RunState,
 };
 pub use shell::ShellId;
+pub use spent::{Spent, Tally};
 pub use step::{StepKind, StepName, StepResult};
 pub use stopping::{Breach, Rung, StopBy};
 pub use text::{escape_json, sanitize_line, sanitize_text, without_error_numbers};

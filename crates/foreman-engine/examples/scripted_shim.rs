@@ -9,9 +9,9 @@
 //! `crash` dies without a result.
 
 use foreman_domain::{
-    At, Block, BlockId, BlockState, CancelCause, ConnectVerdict, Decider, EventKind, EventSeq,
-    HoldId, Host, LogStream, Outcome, Protocol, RunState, StepKind, StepName, StepResult, Subject,
-    Wall,
+    AgentEvent, At, Block, BlockId, BlockState, CancelCause, ConnectVerdict, Decider, EventKind,
+    EventSeq, HoldId, Host, LogStream, Outcome, Protocol, RunState, StepKind, StepName, StepResult,
+    Subject, Wall,
 };
 use foreman_policy::{Policy, Question, Ruling};
 use foreman_shim::doctor::{DoctorFindings, WallFinding};
@@ -408,6 +408,7 @@ impl Shim {
                     revision: lock(&self.policy).revision,
                     measures: true,
                     publishes: false,
+                    hears: true,
                 }
             }
             Request::Events {
@@ -474,6 +475,11 @@ impl Shim {
                         wall_left_ms: None,
                     },
                 }
+            }
+            Request::Say { by, text, .. } => {
+                let event = AgentEvent::Told { by, text };
+                self.say(EventKind::Agent { event }, None)?;
+                Response::Done
             }
             Request::Stop { .. } => {
                 self.stop.send_replace(true);

@@ -164,6 +164,8 @@ macro_rules! for_each_command {
             run_retry = "run.retry": RunRetry => Retried;
             /// Sends comments back: a new attempt that starts from the reviewed commits of a run.
             run_follow_up = "run.follow_up": FollowUp => RunView;
+            /// Says something to the agent of a run: to one that works, or to the next that goes on from its commits.
+            run_say = "run.say": Say => Said;
             /// A repository, looked at without running anything of it.
             repo_inspect = "repo.inspect": RepoRequest => RepoView;
             /// Repositories that had runs.

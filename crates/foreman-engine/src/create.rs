@@ -6,7 +6,7 @@
 //! ([`Engine::settle`]).
 
 use crate::api::{AgentChoice, BaseView, RunCreate, RunView};
-use crate::details::{Follows, RECORD_VERSION, RunDetails};
+use crate::details::{Follows, RECORD_VERSION, Resumes, RunDetails};
 use crate::engine::Engine;
 use crate::environment::{Account, check_asked};
 use crate::failures::{OrFail, join};
@@ -22,12 +22,13 @@ use crate::provision::project::Project;
 use crate::provision::{Cut, FOLLOW_UP, Plan, Provisioning, run_steps};
 use crate::spec::Work;
 use crate::toolchains;
+use foreman_agent::Profile;
 use foreman_domain::{
-    About, At, CancelCause, Code, EventKind, FailReason, Failure, OrderId, Outcome, RunEvent,
-    RunId, RunState, Tier, sanitize_line,
+    About, At, BoundKind, CancelCause, Code, EventKind, FailReason, Failure, OrderId, Outcome,
+    RunEvent, RunId, RunState, Tier, sanitize_line,
 };
 use foreman_git::{GitError, Repository, Worktree};
-use foreman_policy::Policy;
+use foreman_policy::{Bounds, Policy};
 use foreman_store::{NewRun, RequestKey};
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -76,6 +77,11 @@ impl Engine {
             .map(|going_on| going_on.follows.run.clone());
         if let Some(going_on) = follows {
             details.follows = Some(going_on.follows);
+            match going_on.memory {
+                Memory::Resumes(resumes) => details.resumes = Some(resumes),
+                Memory::Afresh(why) => details.afresh = Some(why),
+                Memory::None => {}
+            }
             details.freshness = going_on.freshness;
         }
         let new = NewRun {
@@ -140,6 +146,9 @@ impl Engine {
             agent_home: request.agent.as_ref().map(|_| self.layout.home(id)),
             agent: request.agent.as_ref().map(|choice| choice.name.clone()),
             follows: None,
+            resumes: None,
+            afresh: None,
+            spent: None,
             toolchains: plan.toolchains.views.clone(),
             secrets: plan.layers.secrets.clone(),
             secret_versions: std::collections::BTreeMap::new(),
@@ -201,6 +210,7 @@ impl Engine {
             }
             None => None,
         };
+        refuse_unmeasured(&layers.bounds, harness.as_ref().map(Harness::profile))?;
         let (rules, home) = (layers.policy.paths.clone(), account.home.clone());
         let layout = self.layout.clone();
         let watched = self.watched_places().await?;
@@ -402,6 +412,18 @@ pub(crate) struct GoingOn {
     pub follows: Follows,
     /// How fresh the base of that run is.
     pub freshness: Option<BaseView>,
+    /// What its agent remembers.
+    pub memory: Memory,
+}
+
+/// What the agent of a follow-up remembers of the run before.
+pub(crate) enum Memory {
+    /// It goes on with its session.
+    Resumes(Resumes),
+    /// Nothing; why, as a phrase.
+    Afresh(String),
+    /// It has no driver: what it remembers is its own business.
+    None,
 }
 
 /// What a run is made ready with.
@@ -426,6 +448,18 @@ fn opening(plan: &Plan, details: &RunDetails) -> Vec<EventKind> {
             follows.run,
             short(&follows.head)
         ),
+    }));
+    let memory = match (&details.resumes, &details.afresh) {
+        (Some(resumes), _) => Some(format!(
+            "its agent goes on with its session of run {}",
+            resumes.run
+        )),
+        (None, Some(why)) => Some(format!("its agent starts afresh: {why}")),
+        (None, None) => None,
+    };
+    first.extend(memory.map(|message| EventKind::Progress {
+        stage: FOLLOW_UP.into(),
+        message,
     }));
     if let (Some(command), Some(file)) = (&plan.work.setup, &plan.project.setup_from) {
         first.push(EventKind::Progress {
@@ -470,6 +504,29 @@ pub(crate) fn title(request: &RunCreate) -> String {
         title = title.chars().take(LONGEST_TITLE - 1).chain(['…']).collect();
     }
     title
+}
+
+/// Refuses a bound of something that nobody will say.
+fn refuse_unmeasured(bounds: &Bounds, agent: Option<&Profile>) -> Result<(), Failure> {
+    let of_an_agent = [BoundKind::Tokens, BoundKind::Cost, BoundKind::Turns];
+    let bounded = of_an_agent
+        .into_iter()
+        .find(|bound| bounds.of(*bound).is_some());
+    match (bounded, agent) {
+        (Some(bound), None) => Err(Failure::new(
+            Code::BadInput,
+            format!("a bound of {bound} needs an agent by its name: what a command uses of a model is not measured"),
+        )
+        .hint("Name it (`--agent NAME`), or leave that bound out.")),
+        (Some(_), Some(agent)) if bounds.cost_microusd.is_some() && !agent.reports_cost => {
+            let what = format!(
+                "{} does not say what it costs, so a bound of its cost is not measured",
+                agent.title
+            );
+            Err(Failure::new(Code::BadInput, what).hint("Bound its tokens instead: `--bounds tokens=500k`."))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Why nothing can start from a repository, or from the branch that was named.

@@ -507,6 +507,9 @@ fn bound_key(bound: BoundKind) -> &'static str {
         BoundKind::Disk => "disk",
         BoundKind::Output => "output",
         BoundKind::OpenFiles => "open_files",
+        BoundKind::Tokens => "tokens",
+        BoundKind::Cost => "cost",
+        BoundKind::Turns => "turns",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::api::{BaseView, ChangeCounts, ToolchainView};
 use crate::failures::{internal, io};
-use foreman_domain::{Code, Failure, RunId, Tier};
+use foreman_domain::{Code, Failure, RunId, Spent, Tier};
 use foreman_git::{GitError, Repository, Worktree};
 use foreman_policy::{Bounds, SecretUse};
 use foreman_shim::ProcessIdentity;
@@ -76,6 +76,15 @@ pub(crate) struct RunDetails {
     /// The run whose reviewed commits it starts from.
     #[serde(default)]
     pub follows: Option<Follows>,
+    /// The session of its agent's that it goes on with.
+    #[serde(default)]
+    pub resumes: Option<Resumes>,
+    /// What its agent has used, once it has ended.
+    #[serde(default)]
+    pub spent: Option<Spent>,
+    /// Why its agent starts afresh although it follows up another run, as a phrase.
+    #[serde(default)]
+    pub afresh: Option<String>,
     /// Toolchains that it sees.
     #[serde(default)]
     pub toolchains: Vec<ToolchainView>,
@@ -85,6 +94,17 @@ pub(crate) struct RunDetails {
     /// The version of each that it was handed, by name.
     #[serde(default)]
     pub secret_versions: BTreeMap<String, String>,
+}
+
+/// A session of an agent's that a follow-up goes on with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Resumes {
+    /// The agent's own name for it.
+    pub session: String,
+    /// The run that it is of.
+    pub run: RunId,
+    /// What that run's agent kept: copied into the follow-up's own.
+    pub home: PathBuf,
 }
 
 /// What a follow-up starts from.

@@ -109,12 +109,15 @@ impl Engine {
                 ended_at: run.ended_at,
                 worktree_bytes: sizes.worktree,
                 shadow_bytes: sizes.shadow,
+                home_bytes: sizes.home,
                 record_bytes: sizes.record,
                 kept,
                 may_go,
             });
         }
-        let total = |run: &DiskRun| run.worktree_bytes + run.shadow_bytes + run.record_bytes;
+        let total = |run: &DiskRun| {
+            run.worktree_bytes + run.shadow_bytes + run.home_bytes + run.record_bytes
+        };
         let mut repositories: Vec<_> = by_repo
             .into_iter()
             .map(|(repo, mut runs)| {

@@ -195,6 +195,10 @@ impl Commands for Session {
         let _once = self.once().await;
         self.engine.follow_up(request, &self.key).await
     }
+    async fn run_say(&self, request: Say) -> Result<Said, Failure> {
+        let _once = self.once().await;
+        self.engine.say(request, &self.key).await
+    }
     async fn repo_inspect(&self, request: RepoRequest) -> Result<RepoView, Failure> {
         self.engine.inspect_repository(request).await
     }

@@ -19,6 +19,7 @@ mod changes;
 mod commits;
 mod compare;
 mod control;
+mod conversation;
 mod create;
 mod decisions;
 mod details;

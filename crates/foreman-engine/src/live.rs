@@ -1,7 +1,7 @@
 //! Runs whose shims this engine follows, and the line to each shim.
 
 use crate::details::RunDetails;
-use crate::runs::Measured;
+use crate::runs::{Counted, Measured};
 use foreman_domain::{Code, Failure, Revision, RunId};
 use foreman_shim::client::{Applied, ShimClient};
 use std::collections::{HashMap, VecDeque};
@@ -96,6 +96,8 @@ pub(crate) struct LiveRun {
     pub applying: tokio::sync::Mutex<Standing>,
     /// What it used lately. Held while the shim is asked.
     pub measured: tokio::sync::Mutex<Measured>,
+    /// What its agent has used so far.
+    pub spent: tokio::sync::Mutex<Counted>,
 }
 
 /// What the shim has in force, as far as this engine told it.
@@ -135,6 +137,7 @@ impl LiveRun {
             trouble: Mutex::default(),
             applying: tokio::sync::Mutex::default(),
             measured: tokio::sync::Mutex::default(),
+            spent: tokio::sync::Mutex::default(),
         }
     }
 

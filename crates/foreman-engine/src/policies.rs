@@ -37,6 +37,9 @@ const DEFAULTS: Bounds = Bounds {
     open_files: None,
     // A hold waits for as long as it takes.
     hold_seconds: None,
+    tokens: None,
+    cost_microusd: None,
+    turns: None,
 };
 /// Bounds below which no run can do anything.
 const LEAST_MEMORY: u64 = 16 << 20;

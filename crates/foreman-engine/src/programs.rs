@@ -7,6 +7,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod asking;
+pub(crate) mod handed_on;
 pub(crate) mod harness;
 pub(crate) mod patience;
 

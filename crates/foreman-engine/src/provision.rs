@@ -20,7 +20,7 @@ mod tests;
 mod undo;
 
 pub(crate) use base::Fetches;
-pub(crate) use follow_up::FOLLOW_UP;
+pub(crate) use follow_up::{FOLLOW_UP, check_message};
 pub(crate) use steps::{Plan, Provisioning};
 
 use foreman_domain::Failure;

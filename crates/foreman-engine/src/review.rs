@@ -420,12 +420,9 @@ impl Engine {
         let run_id = id.clone();
         let removed = git(&details, move |repo, details| {
             let snapshot = repo.snapshot_and_remove(&run_id, &details.worktree, &details.shadow)?;
-            // Sessions and lent logins; nothing of it is work.
-            if let Some(home) = &details.agent_home
-                && let Err(error) = std::fs::remove_dir_all(home)
-                && error.kind() != std::io::ErrorKind::NotFound
-            {
-                tracing::warn!(path = %home.display(), %error, "what an agent kept stays");
+            // Sessions and lent logins; nothing of it is work. A run that goes on with a session has its own copy.
+            if let Some(home) = &details.agent_home {
+                foreman_git::remove_folder(home)?;
             }
             Ok(snapshot)
         })

@@ -4,9 +4,11 @@ mod behind;
 mod filter;
 mod in_full;
 mod samples;
+mod spent;
 
 pub(crate) use behind::Behind;
 pub(crate) use samples::Measured;
+pub(crate) use spent::Counted;
 
 use crate::api::{
     EventPage, EventsRequest, InputRequest, Nothing, ResizeRequest, RunList, RunView, Runs,
@@ -140,6 +142,7 @@ impl Engine {
         let failed_checks = u32::try_from(failed_checks).unwrap_or(u32::MAX);
         let repo_reachable = !details.repo_is_away();
         let repo_name = name_of(&details.repo);
+        let spent = self.spent_of(&run, &details).await?;
         let behind = match run.state {
             RunState::Review { .. } => self.behind.of(&run.id),
             _ => None,
@@ -179,6 +182,7 @@ impl Engine {
             revision: run.revision,
             repo_name,
             bounds_kept: None,
+            spent,
         })
     }
 

@@ -2,6 +2,7 @@
 //! followed, whatever replaces what between a look and a step, and nothing outside is touched.
 
 use crate::GitError;
+use crate::deep_stack::on_deep_stack;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat2};
@@ -292,6 +293,14 @@ fn rename_aside(dir: &Dir, name: &CString, stat: &FileStat) -> Result<CString, E
         fchmod(dir, mode)?;
     }
     renamed.unwrap_or(Err(Errno::EEXIST))
+}
+
+/// Removes a folder that runs could write, whatever they did to it; without following a link. What is gone is done.
+///
+/// # Errors
+/// [`GitError::BadPlace`] when it is no folder or something is mounted in it; failures of files.
+pub fn remove_folder(root: &Path) -> Result<(), GitError> {
+    on_deep_stack(|| remove(root))
 }
 
 /// Removes `root` and everything below it. When it is gone already, there is nothing to do.

@@ -60,6 +60,7 @@ pub use clean_copy::CleanCopy;
 pub use error::GitError;
 pub use estimate::Needed;
 pub use fetch::{Fetched, Standing, Upstream};
+pub use hostile_dir::remove_folder;
 pub use landed::Unlanded;
 pub use look::Looks;
 pub use operator::FetchLimits;

@@ -41,8 +41,8 @@ pub use offer::{Ground, Offer, offers};
 pub use own_machine::{THIS_MACHINE, is_this_machine, port_gives_away};
 pub use path_floor::{file_floor, path_floor, write_floor};
 pub use quantity::{
-    bytes_in_words, duration_in_words, figure_in_words, millicores_in_words, parse_bytes,
-    parse_duration,
+    bytes_in_words, duration_in_words, figure_in_words, microusd_in_words, millicores_in_words,
+    parse_bytes, parse_duration, parse_microusd, parse_tokens, tokens_in_words,
 };
 pub use render::{append_rule, render_egress, render_path, render_socket};
 pub use rule::{

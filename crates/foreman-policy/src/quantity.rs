@@ -113,6 +113,69 @@ pub(crate) fn millicores(text: &str) -> Result<u64, Fault> {
         })
 }
 
+/// Reads a number of tokens: `200000`, `200k`, `1.5M`.
+///
+/// # Errors
+/// A sentence when it is none.
+pub fn parse_tokens(text: &str) -> Result<u64, PolicyError> {
+    tokens(text).map_err(|fault| fault.in_argument("tokens"))
+}
+
+/// Reads an amount of money in millionths: `5`, `2.50`, `$0.25`.
+///
+/// # Errors
+/// A sentence when it is none.
+pub fn parse_microusd(text: &str) -> Result<u64, PolicyError> {
+    microusd(text).map_err(|fault| fault.in_argument("cost"))
+}
+
+pub(crate) fn tokens(text: &str) -> Result<u64, Fault> {
+    let trimmed = text.trim();
+    let (number, factor) = match trimmed.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&trimmed[..at], 1_000),
+        Some((at, 'm' | 'M')) => (&trimmed[..at], 1_000_000),
+        _ => (trimmed, 1),
+    };
+    number_times(number, factor)
+        .filter(|_| factor > 1 || !number.contains('.'))
+        .ok_or_else(|| {
+            Fault::new(format!("{} is not a number of tokens", quoted(text)))
+                .hint("Write a whole number, or one with k or M behind it, as 200k or 1.5M.")
+        })
+}
+
+pub(crate) fn microusd(text: &str) -> Result<u64, Fault> {
+    let number = text.trim();
+    let number = number.strip_prefix('$').unwrap_or(number);
+    number_times(number, 1_000_000).ok_or_else(|| {
+        Fault::new(format!("{} is not an amount of money", quoted(text)))
+            .hint("Write a number with at most three digits after the point, as 5 or 0.25.")
+    })
+}
+
+fn number_times(number: &str, factor: u64) -> Option<u64> {
+    let is_plain = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    number
+        .bytes()
+        .all(is_plain)
+        .then(|| scaled(number, factor))?
+}
+
+/// Tokens in words: "200,000 tokens" without a separator, "1 token".
+#[must_use]
+pub fn tokens_in_words(tokens: u64) -> String {
+    counted(tokens, "token")
+}
+
+/// Millionths of a dollar in words: "$2.50", "$0.0125".
+#[must_use]
+pub fn microusd_in_words(micros: u64) -> String {
+    let (whole, rest) = (micros / 1_000_000, micros % 1_000_000);
+    let fraction = format!("{rest:06}");
+    let shown = fraction.trim_end_matches('0');
+    format!("${whole}.{shown:0<2}")
+}
+
 /// A sum of "number unit" parts, each unit smaller than the one before it.
 fn quantity(text: &str, units: &[Unit]) -> Option<u64> {
     let mut rest = text.trim();
@@ -219,6 +282,9 @@ pub fn figure_in_words(bound: BoundKind, figure: u64) -> String {
         BoundKind::Cpu => millicores_in_words(figure),
         BoundKind::Processes => counted_as(figure, "process", "processes"),
         BoundKind::OpenFiles => counted(figure, "open file"),
+        BoundKind::Tokens => tokens_in_words(figure),
+        BoundKind::Cost => microusd_in_words(figure),
+        BoundKind::Turns => counted(figure, "turn"),
     }
 }
 
@@ -312,6 +378,31 @@ mod tests {
             "", "two", "-1", "1e3", "0.0001", "1.", ".5", "1 core", "NaN",
         ] {
             assert!(millicores(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn tokens_and_money_are_read_as_people_write_them() {
+        for (text, count) in [
+            ("200000", 200_000),
+            ("200k", 200_000),
+            (" 1.5M ", 1_500_000),
+        ] {
+            assert_eq!(tokens(text), Ok(count), "{text}");
+        }
+        for (text, micros, words) in [
+            ("5", 5_000_000, "$5.00"),
+            ("$2.5", 2_500_000, "$2.50"),
+            ("0.125", 125_000, "$0.125"),
+        ] {
+            assert_eq!(microusd(text), Ok(micros), "{text}");
+            assert_eq!(microusd_in_words(micros), words);
+        }
+        for text in ["", "k", "1.5", "-1", "1e6", "two", "1 000", "1.0000k", "١k"] {
+            assert!(tokens(text).is_err(), "{text}");
+        }
+        for text in ["", "$", "-1", "1e6", "0.0001", "5 EUR", "$$1"] {
+            assert!(microusd(text).is_err(), "{text}");
         }
     }
 

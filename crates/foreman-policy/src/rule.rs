@@ -428,10 +428,20 @@ pub struct Bounds {
     /// How long a held action waits for an answer, in seconds; for as long as it takes when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_seconds: Option<u64>,
+    /// Tokens that its agent reads and writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// What its agent costs, in millionths of a US dollar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_microusd: Option<u64>,
+    /// Prompts and tool calls of its agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u64>,
 }
 
 impl Bounds {
-    /// One of them in its own unit: milliseconds, bytes, thousandths of a processor, or how many.
+    /// One of them in its own unit: milliseconds, bytes, thousandths of a processor, millionths of a dollar, or
+    /// how many.
     #[must_use]
     pub fn of(&self, bound: BoundKind) -> Option<u64> {
         match bound {
@@ -442,6 +452,9 @@ impl Bounds {
             BoundKind::Cpu => self.cpu_millicores.map(u64::from),
             BoundKind::Processes => self.processes.map(u64::from),
             BoundKind::OpenFiles => self.open_files.map(u64::from),
+            BoundKind::Tokens => self.tokens,
+            BoundKind::Cost => self.cost_microusd,
+            BoundKind::Turns => self.turns,
         }
     }
 
@@ -456,6 +469,9 @@ impl Bounds {
             BoundKind::Cpu => self.cpu_millicores = Some(few),
             BoundKind::Processes => self.processes = Some(few),
             BoundKind::OpenFiles => self.open_files = Some(few),
+            BoundKind::Tokens => self.tokens = Some(limit),
+            BoundKind::Cost => self.cost_microusd = Some(limit),
+            BoundKind::Turns => self.turns = Some(limit),
         }
     }
 
@@ -482,6 +498,9 @@ impl Bounds {
             disk_bytes: self.disk_bytes.or(wider.disk_bytes),
             open_files: self.open_files.or(wider.open_files),
             hold_seconds: self.hold_seconds.or(wider.hold_seconds),
+            tokens: self.tokens.or(wider.tokens),
+            cost_microusd: self.cost_microusd.or(wider.cost_microusd),
+            turns: self.turns.or(wider.turns),
         }
     }
 }

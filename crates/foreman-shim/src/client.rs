@@ -3,6 +3,7 @@
 //! [`ClientError::Garbled`] when it broke because of what came over it), and a new one asks on from its
 //! cursor. What comes over a pipe may be anything: it is bounded, and never more than an error.
 
+mod messages;
 mod ports;
 mod shells;
 
@@ -134,6 +135,7 @@ pub struct ShimClient {
     reader: JoinHandle<()>,
     measures: bool,
     publishes: bool,
+    hears: bool,
 }
 
 type Receiving = Box<dyn AsyncRead + Send + Unpin>;
@@ -179,6 +181,7 @@ impl ShimClient {
             reader: tokio::spawn(dispatch(read, waiting)),
             measures: false,
             publishes: false,
+            hears: false,
         };
         let Hello {
             run,
@@ -199,9 +202,11 @@ impl ShimClient {
                 revision,
                 measures,
                 publishes,
+                hears,
             } => {
                 client.measures = measures;
                 client.publishes = publishes;
+                client.hears = hears;
                 let welcome = Welcome {
                     identity,
                     last_seq,

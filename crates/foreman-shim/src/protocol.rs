@@ -9,8 +9,8 @@
 use foreman_agent::Conversation;
 use foreman_cage::CageSpec;
 use foreman_domain::{
-    Amendment, BlockId, Breach, Epoch, EventSeq, Fence, HoldId, LogStream, Outcome, Record,
-    Revision, RunEpoch, RunId, ShellId, StepKind, StepName, StepResult,
+    Amendment, BlockId, Breach, Epoch, EventSeq, Fence, HoldId, LogStream, MessageId, Outcome,
+    Record, Revision, RunEpoch, RunId, ShellId, StepKind, StepName, StepResult,
 };
 use foreman_policy::{Bounds, Policy, SecretUse};
 use serde::{Deserialize, Serialize};
@@ -323,6 +323,16 @@ pub enum Request {
         /// The port of the cage.
         port: u16,
     },
+    /// Says something to the agent that runs: it is given to it when its turn ends. Answered when it is in the
+    /// journal; saying it again with the same id changes nothing. Only a shim whose welcome says so knows it.
+    Say {
+        /// Chosen by who says it.
+        message: MessageId,
+        /// Who says it, for the record.
+        by: String,
+        /// What.
+        text: String,
+    },
     /// Measures what the run uses now. Only a shim whose welcome says so knows it.
     Measure,
 }
@@ -390,6 +400,9 @@ pub enum Response {
         /// It knows [`Request::PublishPort`] and its like.
         #[serde(default)]
         publishes: bool,
+        /// It knows [`Request::Say`].
+        #[serde(default)]
+        hears: bool,
     },
     /// To events.
     Events {

@@ -81,6 +81,8 @@ pub enum Refusal {
     NoPort,
     /// The port of this machine cannot be had.
     PortTaken,
+    /// No agent that can be told something runs now.
+    NotHeard,
     /// The run is over.
     Ended,
     /// Too many connections or requests at once.
@@ -105,6 +107,7 @@ impl Refusal {
             Self::NotStarted => -32010,
             Self::NoPort => -32011,
             Self::PortTaken => -32012,
+            Self::NotHeard => -32013,
         }
     }
 

@@ -45,6 +45,8 @@ export const commands = {
 	runRetry: (request: RunRetry) => typedError<Retried, Failure>(__TAURI_INVOKE("run_retry", { request })),
 	/**  Sends comments back: a new attempt that starts from the reviewed commits of a run. */
 	runFollowUp: (request: FollowUp) => typedError<RunView, Failure>(__TAURI_INVOKE("run_follow_up", { request })),
+	/**  Says something to the agent of a run: to one that works, or to the next that goes on from its commits. */
+	runSay: (request: Say) => typedError<Said, Failure>(__TAURI_INVOKE("run_say", { request })),
 	/**  A repository, looked at without running anything of it. */
 	repoInspect: (request: RepoRequest) => typedError<RepoView, Failure>(__TAURI_INVOKE("repo_inspect", { request })),
 	/**  Repositories that had runs. */
@@ -368,6 +370,23 @@ output: number;
 cached: number; 
 /**  Cost in millionths of a US dollar, where it names one. */
 cost_microusd?: number | null } | 
+/**  The operator said something to it. It waits, and is given to it when its turn ends. */
+{ said: "told"; 
+/**  Who said it. */
+by: string; 
+/**  What. */
+text: string } | 
+/**  The oldest of what waited was given to it, as its next prompt. */
+{ said: "given"; 
+/**  How many messages wait still. */
+waiting: number } | 
+/**
+ *  It told again what was said in its session before. That is no news, is not counted, and is shown nowhere but
+ *  in the output events before this one.
+ */
+{ said: "replayed"; 
+/**  How many updates it was. */
+updates: number } | 
 /**  It could not reach its model, or was turned away, and tries again. */
 { said: "retry"; 
 /**  Which try this is, where it says so. */
@@ -779,7 +798,13 @@ export type BoundKind =
 /**  What its steps say. */
 "output" | 
 /**  Files open at one time. */
-"open_files";
+"open_files" | 
+/**  Tokens that its agent reads and writes, by the agent's own count. */
+"tokens" | 
+/**  What its agent costs, by the agent's own count. */
+"cost" | 
+/**  Prompts and tool calls of its agent. */
+"turns";
 
 /**  Raises a bound of a run. */
 export type BoundRule = {
@@ -812,6 +837,12 @@ export type Bounds = {
 	open_files?: number | null,
 	/**  How long a held action waits for an answer, in seconds; for as long as it takes when absent. */
 	hold_seconds?: number | null,
+	/**  Tokens that its agent reads and writes. */
+	tokens?: number | null,
+	/**  What its agent costs, in millionths of a US dollar. */
+	cost_microusd?: number | null,
+	/**  Prompts and tool calls of its agent. */
+	turns?: number | null,
 };
 
 /**  A bound that was reached. */
@@ -1381,6 +1412,8 @@ export type DiskRun = {
 	worktree_bytes: number,
 	/**  Bytes of the git directory that it works on. */
 	shadow_bytes: number,
+	/**  Bytes of what its agent keeps of its home. */
+	home_bytes?: number,
 	/**  Bytes of its journal and records. They stay. */
 	record_bytes: number,
 	/**  Why its worktree stays; absent when it may go, or is gone. */
@@ -2062,9 +2095,9 @@ export type LimitsChange = {
 	budget_wall_seconds?: number | null,
 	/**  Length of the budget's window in seconds. */
 	window_seconds?: number | null,
-	/**  Tokens within the window. Not enforced yet, so refused. */
+	/**  Tokens of all orders within the window; 0 takes the budget away. */
 	budget_tokens?: number | null,
-	/**  Cost within the window. Not enforced yet, so refused. */
+	/**  Cost of all orders within the window in millionths of a US dollar, as their agents tell it; 0 takes the budget away. */
 	budget_cost_micros?: number | null,
 };
 
@@ -2837,6 +2870,10 @@ export type QueueView = {
 	limits: Limits,
 	/**  Wall time of orders within the budget's window in seconds, what is reserved included. */
 	wall_used_seconds: number,
+	/**  Tokens that count in the budget's window. */
+	tokens_used?: number,
+	/**  Cost that counts in it, in millionths. */
+	cost_used_micros?: number,
 	/**  Watched folders. */
 	watched: string[],
 };
@@ -3043,6 +3080,10 @@ export type RunDetailsView = {
 	run: RunId,
 	/**  Program and arguments, as started or to be started. Untrusted text. */
 	argv: string[],
+	/**  The agent, where it was named. */
+	agent?: string | null,
+	/**  Whether something can be said to it. */
+	talks: Talks,
 	/**  What the agent is to do, where that was said apart from its arguments. Untrusted text. */
 	prompt: string | null,
 	/**  Bounds in force. */
@@ -3275,6 +3316,8 @@ export type RunView = {
 	repo_name?: string,
 	/**  Who keeps its bounds, in words: only where one run is shown, and only once it has a cage. */
 	bounds_kept?: string | null,
+	/**  What its agent says that it has used; absent where nothing is measured. */
+	spent?: Spent | null,
 } & RunState;
 
 /**  One rung of the ladder that ends a run's processes. */
@@ -3301,6 +3344,23 @@ export type RunsOnQuit =
 "keep" | 
 /**  They are stopped. */
 "stop";
+
+/**  What became of it. */
+export type Said = {
+	/**  The run whose agent has it: the one that was named, or the one that goes on from it. */
+	run: RunView,
+	/**  How it has it. */
+	how: SaidHow,
+};
+
+/**  How an agent has what was said to it. */
+export type SaidHow = 
+/**  It works, and is given it when its turn ends. */
+"waits" | 
+/**  It goes on with its own session, in a new run. */
+"resumes" | 
+/**  It starts afresh, in a new run, and knows nothing of what was said before. */
+"afresh";
 
 /**  What a run used at one moment. What is absent was not measured. */
 export type Sample = {
@@ -3334,6 +3394,16 @@ export type SamplesRequest = {
 	after?: At | null,
 	/**  Longest wait for a newer one in milliseconds; capped at 30,000. */
 	wait_ms?: number,
+};
+
+/**  Says something to the agent of a run. */
+export type Say = {
+	/**  The run, as typed. */
+	run: string,
+	/**  What. At most 16 KiB to an agent that works, 120 KiB to one that goes on. */
+	message: string,
+	/**  Where a run is gone on from: have the agent start a new session instead of going on with its own. */
+	afresh?: boolean,
 };
 
 /**  An order's scheduling hints. All of them may be left out. */
@@ -3630,6 +3700,16 @@ export type SocketRule = {
 	expires?: At | null,
 };
 
+/**  What an agent says that it has used. What it never told is absent: not measured, and not nought. */
+export type Spent = {
+	/**  Tokens read and written, without those read from a cache. */
+	tokens?: number | null,
+	/**  Cost in millionths of a US dollar, at the prices that the agent knows. */
+	cost_microusd?: number | null,
+	/**  Its prompts and tool calls. */
+	turns?: number,
+};
+
 /**  What a step is for. */
 export type StepKind = 
 /**  Prepares the worktree, before the agent. */
@@ -3792,6 +3872,17 @@ export type SyncView = {
 	/**  Its checks, for the commit that there is now. */
 	checks_now: CheckResult[],
 } & RunView;
+
+/**  Whether something can be said to the agent of a run. */
+export type Talks = 
+/**  Now, while it works. */
+"now" | 
+/**  Once the run is in review. */
+"later" | 
+/**  A new run goes on from this one with it. */
+"goes_on" | 
+/**  No. */
+"no";
 
 /**  Size of a terminal in characters. */
 export type TerminalSize = {

@@ -64,7 +64,7 @@ export function durationText(seconds: number): string {
   return inUnits(seconds, short) || '0s';
 }
 
-type Kind = 'duration' | 'size' | 'processors' | 'count';
+type Kind = 'duration' | 'size' | 'processors' | 'count' | 'tokens' | 'money';
 
 interface Bound {
   readonly kind: Kind;
@@ -88,6 +88,9 @@ const BOUNDS = {
   disk: { kind: 'size', least: MIB, most: 64 * TIB, words: 'From 1 MiB to 64 TiB is possible.', example: '10GiB' },
   cpu: { kind: 'processors', least: 50, most: 4_096_000, words: 'From 0.05 to 4096 is possible.', example: '2' },
   processes: { kind: 'count', least: 8, most: 1024 ** 2, words: 'From 8 to 1,048,576 is possible.', example: '512' },
+  tokens: { kind: 'tokens', least: 100, most: 2 ** 50, words: 'From 100 on is possible.', example: '500k' },
+  cost: { kind: 'money', least: 100, most: 1e12, words: 'From $0.0001 to $1,000,000 is possible.', example: '5' },
+  turns: { kind: 'count', least: 1, most: 2 ** 32, words: 'From 1 on is possible.', example: '200' },
   open_files: { kind: 'count', least: 32, most: 1024 ** 2, words: 'From 32 to 1,048,576 is possible.', example: '4096' },
 } as const satisfies Record<string, Bound>;
 export type BoundField = keyof typeof BOUNDS;
@@ -97,6 +100,8 @@ const HOW: Readonly<Record<Kind, string>> = {
   size: 'Write a number and a unit, as 256MiB or 4GiB.',
   processors: 'Write a number with at most three digits after the point, as 2 or 0.5.',
   count: 'Write a whole number, as 512.',
+  tokens: 'Write a whole number, or one with k or M behind it, as 200k or 1.5M.',
+  money: 'Write a number with at most three digits after the point, as 5 or 0.25.',
 };
 
 /** How a figure of this bound can be written. */
@@ -105,7 +110,7 @@ export function boundExample(field: BoundField): string {
 }
 
 /**
- * A bound in the unit that it is sent in: seconds, bytes, thousandths of a processor, or how many. Absent when the
+ * A bound in the unit that it is sent in: seconds, bytes, thousandths of a processor, millionths of a dollar, or how many. Absent when the
  * field is blank or wrong.
  */
 export function boundValue(field: BoundField, text: string): number | null {
@@ -117,9 +122,21 @@ export function boundValue(field: BoundField, text: string): number | null {
       return parseSize(text);
     case 'processors':
       return /^\s*\d{1,9}(\.\d{1,3})?\s*$/.test(text) ? Math.round(Number(text) * 1000) : null;
+    case 'tokens':
+      return parseTokens(text);
+    case 'money':
+      return /^\s*\$?\d{1,9}(\.\d{1,3})?\s*$/.test(text) ? Math.round(Number(text.trim().replace('$', '')) * 1e6) : null;
     case 'count':
       return /^\s*\d{1,9}\s*$/.test(text) ? Number(text) : null;
   }
+}
+
+/** Tokens: "200000", "200k", "1.5M"; absent when it is no number of them. */
+function parseTokens(text: string): number | null {
+  const part = /^\s*(\d{1,9})(\.\d{1,3})?\s*([km])?\s*$/i.exec(text);
+  if (!part || (part[2] !== undefined && part[3] === undefined)) return null;
+  const factor = { k: 1e3, m: 1e6 }[part[3]?.toLowerCase() ?? ''] ?? 1;
+  return Math.floor(Number(`${part[1] ?? ''}${part[2] ?? ''}`) * factor);
 }
 
 /** What is wrong with a bound; absent when nothing is, or the field is blank. */

@@ -28,7 +28,8 @@ impl Acp {
         let nothing = Value::Null;
         let update = at(message, "params.update").unwrap_or(&nothing);
         let name = name_at(update, "sessionUpdate").unwrap_or_default();
-        if self.replays {
+        if let Some(updates) = &mut self.replays {
+            *updates = updates.saturating_add(1);
             return;
         }
         let content = update.get("content").map(readable).unwrap_or_default();

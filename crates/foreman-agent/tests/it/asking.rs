@@ -1,7 +1,7 @@
 //! The Agent Client Protocol driver with an agent that asks, one that is resumed, and ones that misbehave.
 
 use crate::conversation;
-use foreman_agent::{Conversation, Driver, Effect, Input, Line, Wire, driver};
+use foreman_agent::{Conversation, Driver, Effect, Hearing, Input, Line, Wire, driver};
 use foreman_domain::{AgentEvent, AgentOutcome, PermissionAnswer, StepResult};
 use serde_json::{Value, json};
 
@@ -286,8 +286,95 @@ fn a_session_is_gone_on_with_and_its_past_is_no_news() {
     assert!(talk.hears(past).is_empty());
     let next = talk.hears(json!({"jsonrpc":"2.0","id":2,"result":{}}));
     assert_eq!(sent(&next)[0]["method"], "session/prompt");
+    assert_eq!(
+        next[0],
+        Effect::Tell(AgentEvent::Replayed { updates: 1 }),
+        "it is told that there was a past"
+    );
     assert!(
-        matches!(&next[0], Effect::Tell(AgentEvent::Session { session, .. }) if session == "s9")
+        matches!(&next[1], Effect::Tell(AgentEvent::Session { session, .. }) if session == "s9")
+    );
+}
+
+#[test]
+fn a_session_that_is_not_to_be_had_is_replaced_by_a_new_one_and_that_is_told() {
+    let resumed = Conversation {
+        resume: Some("s9".into()),
+        ..conversation("x", Wire::Acp)
+    };
+    let without =
+        json!({"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{}}});
+    let refused =
+        json!({"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"no such session"}});
+    for (first, is_refused) in [(without, false), (Value::Null, true)] {
+        let mut talk = Talk::begin(&resumed);
+        let effects = match is_refused {
+            false => talk.hears(first),
+            true => {
+                initialized(&mut talk);
+                talk.hears(refused.clone())
+            }
+        };
+        assert!(
+            matches!(&effects[0], Effect::Tell(AgentEvent::Problem { message }) if message.contains("afresh")),
+            "{effects:?}"
+        );
+        assert_eq!(sent(&effects)[0]["method"], "session/new");
+        let id = sent(&effects)[0]["id"].clone();
+        let next = talk.hears(json!({"jsonrpc":"2.0","id":id,"result":{"sessionId":"s10"}}));
+        assert_eq!(sent(&next)[0]["method"], "session/prompt");
+    }
+}
+
+#[test]
+fn what_is_said_is_the_prompt_of_the_next_turn_and_the_run_does_not_end_before() {
+    let mut talk = in_a_prompt();
+    assert_eq!(talk.driver.hears(), Hearing::Hears);
+    let by = "op";
+    let told = talk.take(Input::Say { by, text: "second" });
+    let wanted = AgentEvent::Told {
+        by: by.into(),
+        text: "second".into(),
+    };
+    assert_eq!(told, [Effect::Tell(wanted)]);
+    talk.take(Input::Say { by, text: "third" });
+    let end = |id: u64| json!({"jsonrpc":"2.0","id":id,"result":{"stopReason":"end_turn"}});
+    for (id, text, waiting) in [(3, "second", 1), (4, "third", 0)] {
+        let next = talk.hears(end(id));
+        assert_eq!(next[0], Effect::Tell(AgentEvent::Given { waiting }));
+        assert_eq!(sent(&next)[0]["params"]["prompt"][0]["text"], text);
+        assert!(!next.contains(&Effect::HangUp));
+    }
+    // Also after a turn that did not end well: the operator may say what else to do.
+    talk.take(Input::Say { by, text: "fourth" });
+    let refusal = json!({"jsonrpc":"2.0","id":5,"result":{"stopReason":"max_tokens"}});
+    let next = talk.hears(refusal);
+    assert!(
+        matches!(&next[0], Effect::Tell(AgentEvent::Problem { message }) if message.contains("max_tokens"))
+    );
+    assert_eq!(sent(&next)[0]["params"]["prompt"][0]["text"], "fourth");
+    assert!(talk.hears(end(6)).contains(&Effect::HangUp));
+    assert_eq!(talk.driver.hears(), Hearing::Over);
+    assert_eq!(talk.take(Input::Say { by, text: "late" }), []);
+    assert_eq!(talk.outcome().0, AgentOutcome::Completed);
+}
+
+#[test]
+fn what_was_not_given_is_told_as_lost_and_waiting_is_bounded() {
+    let mut talk = in_a_prompt();
+    for number in 0..40 {
+        let text = number.to_string();
+        talk.take(Input::Say {
+            by: "op",
+            text: &text,
+        });
+    }
+    assert_eq!(talk.driver.hears(), Hearing::Full);
+    let end = StepResult::Signalled { signal: 9 };
+    let told = talk.take(Input::End(&end));
+    assert!(
+        matches!(&told[0], Effect::Tell(AgentEvent::Problem { message }) if message.contains("32 messages")),
+        "{told:?}"
     );
 }
 

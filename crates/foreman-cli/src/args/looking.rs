@@ -37,3 +37,24 @@ pub struct FollowUpArgs {
     #[arg(long, short, value_name = "MESSAGE")]
     pub message: String,
 }
+
+/// Arguments of `foreman say`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+An agent that works is given it when its turn ends, as its next prompt, and its run does not end before; this
+needs an agent that is talked with (`foreman agents`). For any other, wait until its run is in review: a new run then
+goes on from its commits, with the agent's own session where that was kept.
+
+Examples:
+  foreman say last 'use the old name of the function'
+  foreman say r7k2 'the host is allowed now, try again'")]
+pub struct SayArgs {
+    /// The run: its id, a beginning of it, or `last`.
+    pub run: String,
+    /// What to say.
+    #[arg(value_name = "TEXT")]
+    pub message: String,
+    /// Where a new run goes on: have the agent start a new session.
+    #[arg(long)]
+    pub afresh: bool,
+}

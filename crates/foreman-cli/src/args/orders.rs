@@ -3,7 +3,7 @@
 use super::RunArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use foreman_engine::api::OrderGate;
-use foreman_policy::parse_duration;
+use foreman_policy::{parse_duration, parse_microusd, parse_tokens};
 use foreman_schedule::{Autonomy, Complexity, Impact};
 use std::path::PathBuf;
 
@@ -272,8 +272,8 @@ pub struct OrdersOf {
 In every cap 0 means none. A class without a cap of its own runs one order at a time. Runs that were started
 with `foreman run` count, and are never held back.
 
-A budget of wall time is reserved before an order starts, by its estimate or its wall bound; one that says
-neither takes all that is left. What a run did not use is given back when it ends.")]
+A budget is reserved before an order starts: of wall time by its estimate or its wall bound, of tokens and cost by its
+bounds of those. One that says nothing takes all that is left. What a run did not use is given back when it ends.")]
 pub struct LimitsArgs {
     /// Runs at once.
     #[arg(long, value_name = "N")]
@@ -296,11 +296,11 @@ pub struct LimitsArgs {
     /// Length of the budget's window; 24 hours when never set.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub window: Option<u64>,
-    /// Tokens within the window. Not enforced yet, so it is refused.
-    #[arg(long, value_name = "N")]
+    /// Tokens of all orders within the window (`2M`); `none` takes the budget away.
+    #[arg(long, value_name = "N", value_parser = budget_of_tokens)]
     pub budget_tokens: Option<u64>,
-    /// Cost within the window, in millionths. Not enforced yet, so it is refused.
-    #[arg(long, value_name = "N")]
+    /// Cost of all orders within the window in US dollars (`25`), as their agents tell it; `none` takes the budget away.
+    #[arg(long, value_name = "DOLLARS", value_parser = budget_of_cost)]
     pub budget_cost: Option<u64>,
 }
 
@@ -387,6 +387,20 @@ fn budget(text: &str) -> Result<u64, String> {
     match text {
         "none" | "0" => Ok(0),
         text => duration(text),
+    }
+}
+
+fn budget_of_tokens(text: &str) -> Result<u64, String> {
+    match text {
+        "none" | "0" => Ok(0),
+        text => parse_tokens(text).map_err(|error| error.to_string()),
+    }
+}
+
+fn budget_of_cost(text: &str) -> Result<u64, String> {
+    match text {
+        "none" | "0" => Ok(0),
+        text => parse_microusd(text).map_err(|error| error.to_string()),
     }
 }
 

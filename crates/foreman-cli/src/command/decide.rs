@@ -94,8 +94,16 @@ pub async fn deny(args: DenyArgs, engine: &impl Commands, answer: &Answer) -> Do
         reason: args.reason,
         surface: Some(Surface::CommandLine),
     };
+    let is_explained = !request.reason.is_empty();
     let decided = engine.block_deny(request).await?;
-    tell(&decided, answer)
+    let done = tell(&decided, answer)?;
+    if is_explained && !answer.is_json() {
+        let run = decided.amendment.block.run();
+        answer.paragraph(&format!(
+            "What was denied is told the reason; `foreman say {run} TEXT` tells the agent itself."
+        ))?;
+    }
+    Ok(done)
 }
 
 /// Takes the newest decision back.

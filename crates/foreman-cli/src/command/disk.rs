@@ -211,7 +211,7 @@ fn size(bytes: u64) -> String {
 }
 
 fn row(run: &DiskRun, answer: &Answer) -> String {
-    let bytes = run.worktree_bytes + run.shadow_bytes + run.record_bytes;
+    let bytes = run.worktree_bytes + run.shadow_bytes + run.home_bytes + run.record_bytes;
     let left = format!(
         "    {} {}  {}  ",
         size(bytes),

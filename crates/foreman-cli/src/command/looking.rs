@@ -1,14 +1,14 @@
-//! `foreman samples`, `amendments`, `agents`, `repos` and `follow-up`.
+//! `foreman samples`, `amendments`, `agents`, `repos`, `say` and `follow-up`.
 
 use super::Done;
 use crate::answer::Answer;
-use crate::args::{AmendmentsArgs, FollowUpArgs, SamplesArgs};
+use crate::args::{AmendmentsArgs, FollowUpArgs, SamplesArgs, SayArgs};
 use crate::layout::pad;
 use crate::words;
 use foreman_domain::{AmendmentState, At, Decision, ExitCode, sanitize_line};
 use foreman_engine::api::{
-    AgentsRequest, AmendmentList, AmendmentView, Commands, FollowUp, KnownRepo, RepoList, Sample,
-    Samples, SamplesRequest,
+    AgentsRequest, AmendmentList, AmendmentView, Commands, FollowUp, KnownRepo, RepoList, SaidHow,
+    Sample, Samples, SamplesRequest, Say,
 };
 use foreman_policy::bytes_in_words;
 use std::time::Duration;
@@ -200,6 +200,35 @@ pub async fn follow_up(args: FollowUpArgs, engine: &impl Commands, answer: &Answ
         run.id
     ))?;
     answer.line(&format!("`foreman attach {}` shows it.", run.id))?;
+    Ok(ExitCode::Ok)
+}
+
+/// Says something to a run's agent.
+pub async fn say(args: SayArgs, engine: &impl Commands, answer: &Answer) -> Done {
+    let request = Say {
+        run: args.run,
+        message: args.message,
+        afresh: args.afresh,
+    };
+    let said = engine.run_say(request).await?;
+    if answer.is_json() {
+        answer.object(&said)?;
+        return Ok(ExitCode::Ok);
+    }
+    let id = &said.run.id;
+    answer.line(&match said.how {
+        SaidHow::Waits => {
+            format!("The agent of run {id} is given it when its turn ends; the run goes on until then.")
+        }
+        SaidHow::Resumes => {
+            format!("Run {id} goes on from those commits with it, in the agent's own session.")
+        }
+        SaidHow::Afresh => format!(
+            "Run {id} goes on from those commits with it. Its agent starts afresh, and knows nothing of \
+             what was said before."
+        ),
+    })?;
+    answer.line(&format!("`foreman attach {id}` shows it."))?;
     Ok(ExitCode::Ok)
 }
 

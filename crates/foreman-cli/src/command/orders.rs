@@ -12,7 +12,7 @@ use foreman_engine::api::{
     Commands, LimitsChange, OrderList, OrderView, Orders, QueuePause, QueueView, WatchChange,
     WatchList, Watched,
 };
-use foreman_policy::duration_in_words;
+use foreman_policy::{duration_in_words, microusd_in_words, tokens_in_words};
 use std::io;
 
 /// Does what is asked about the queue.
@@ -266,6 +266,22 @@ fn tell_queue(queue: &QueueView, answer: &Answer) -> Done {
                 duration_in_words(seconds),
                 words::duration(queue.wall_used_seconds.saturating_mul(1000))
             ),
+        ));
+    }
+    if let Some(tokens) = limits.budgets.tokens {
+        let used = tokens_in_words(queue.tokens_used);
+        let tokens = tokens_in_words(tokens);
+        rows.push((
+            "tokens".into(),
+            format!("{tokens} in {window}; {used} used or reserved"),
+        ));
+    }
+    if let Some(cost) = limits.budgets.cost_micros {
+        let used = microusd_in_words(queue.cost_used_micros);
+        let cost = microusd_in_words(cost);
+        rows.push((
+            "cost".into(),
+            format!("{cost} in {window}; {used} used or reserved"),
         ));
     }
     for repo in &queue.paused_repos {

@@ -13,8 +13,8 @@ use foreman_engine::api::{
     Commands, PolicyQuery, PolicyView, PolicyWhy, RevokeRequest, TrustRequest, TrustView,
 };
 use foreman_policy::{
-    Access, Bounds, EgressRule, HostPattern, Layer, Origin, Use, bytes_in_words,
-    millicores_in_words, socket_gives_away,
+    Access, Bounds, EgressRule, HostPattern, Layer, Origin, Use, bytes_in_words, microusd_in_words,
+    millicores_in_words, socket_gives_away, tokens_in_words,
 };
 use std::path::Path;
 
@@ -228,6 +228,15 @@ fn bounds(bounds: &Bounds) -> String {
     }
     if let Some(files) = bounds.open_files {
         parts.push(format!("{files} open files of each process"));
+    }
+    if let Some(tokens) = bounds.tokens {
+        parts.push(tokens_in_words(tokens));
+    }
+    if let Some(cost) = bounds.cost_microusd {
+        parts.push(format!("cost {}", microusd_in_words(cost)));
+    }
+    if let Some(turns) = bounds.turns {
+        parts.push(format!("{turns} turns"));
     }
     if let Some(seconds) = bounds.hold_seconds {
         let limit = words::duration(seconds.saturating_mul(1000));

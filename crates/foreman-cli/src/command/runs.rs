@@ -6,8 +6,9 @@ use crate::args::RunsArgs;
 use crate::layout::{fit, pad};
 use crate::paint::Tone;
 use crate::words;
-use foreman_domain::{At, ExitCode, RunState, sanitize_line};
+use foreman_domain::{At, ExitCode, RunState, Spent, sanitize_line};
 use foreman_engine::api::{BaseSource, Commands, GateSummary, RunList, RunRef, RunView};
+use foreman_policy::{microusd_in_words, tokens_in_words};
 use std::io;
 
 /// Lists runs, newest first.
@@ -280,6 +281,9 @@ fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
     if let Some(kept) = &run.bounds_kept {
         rows.push(("bounds", sanitize_line(kept)));
     }
+    if let Some(spent) = &run.spent {
+        rows.push(("used", spent_in_words(spent)));
+    }
     if !run.outside_scope.is_empty() {
         let named: Vec<String> = run
             .outside_scope
@@ -301,6 +305,18 @@ fn facts(run: &RunView, answer: &Answer) -> io::Result<()> {
         rows.push(("check", sanitize_line(check)));
     }
     answer.facts("run", &run.id, &rows)
+}
+
+/// What an agent has used by its own word; what it never told is said to be not measured.
+fn spent_in_words(spent: &Spent) -> String {
+    let cost = spent.cost_microusd.map(microusd_in_words);
+    let tokens = spent.tokens.map(tokens_in_words);
+    format!(
+        "{}, {}, {}",
+        cost.unwrap_or_else(|| "cost not measured".to_owned()),
+        tokens.unwrap_or_else(|| "tokens not measured".to_owned()),
+        words::count(spent.turns, "turn"),
+    )
 }
 
 #[cfg(test)]
@@ -350,6 +366,7 @@ mod tests {
                 repo_reachable: true,
                 last_event_at: None,
                 bounds_kept: None,
+                spent: None,
                 subjects_blocked: 2,
                 subjects_allowed: 1,
                 changes: Some(ChangeCounts::default()),

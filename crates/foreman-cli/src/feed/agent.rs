@@ -58,6 +58,27 @@ impl Feed {
                 let text = format!("session {session}{}", model.unwrap_or_default());
                 self.said("", &text, false);
             }
+            AgentEvent::Told { by, text } => {
+                self.ours(
+                    at,
+                    Tone::Plain,
+                    format!("{} says to the agent:", sanitize_line(by)),
+                );
+                self.said("» ", text, false);
+            }
+            AgentEvent::Given { waiting } => {
+                let more = match waiting {
+                    0 => String::new(),
+                    more => format!("; {} more wait", words::count(u64::from(*more), "message")),
+                };
+                let text = format!("the agent has it as its next prompt{more}");
+                self.ours(at, Tone::Plain, text);
+            }
+            AgentEvent::Replayed { updates } => {
+                let much = words::count(u64::from(*updates), "update");
+                let text = format!("the agent told its past again ({much}), which is not shown");
+                self.ours(at, Tone::Plain, text);
+            }
             // `foreman events` has them.
             AgentEvent::Usage { .. } | AgentEvent::Unknown { .. } => {}
             AgentEvent::Ended { outcome, why } => {

@@ -16,13 +16,17 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Sizes {
     pub worktree: u64,
     pub shadow: u64,
+    /// What its agent keeps of its home.
+    pub home: u64,
     pub record: u64,
 }
 
 impl Sizes {
     /// What goes with the run's worktree.
     pub fn removable(self) -> u64 {
-        self.worktree.saturating_add(self.shadow)
+        self.worktree
+            .saturating_add(self.shadow)
+            .saturating_add(self.home)
     }
 
     pub fn all(self) -> u64 {
@@ -60,6 +64,9 @@ pub(crate) fn look(layout: &Layout) -> io::Result<Usage> {
     }
     for folder in entries(&layout.shadows())? {
         add(&mut usage, &folder, |sizes| &mut sizes.shadow);
+    }
+    for folder in entries(&layout.homes())? {
+        add(&mut usage, &folder, |sizes| &mut sizes.home);
     }
     for folder in entries(&layout.runs())? {
         add(&mut usage, &folder, |sizes| &mut sizes.record);

@@ -56,8 +56,9 @@ impl Engine {
             events.push(EventKind::Warning { message });
         }
         details.undone = is_undone;
+        details.spent = self.spent_in_all(&run.id, &details).await?;
         let is_changed = matches!(outcome, Outcome::Changes { .. });
-        if details.undone || is_changed {
+        if details.undone || is_changed || details.spent.is_some() {
             let fence = self.fence(&run.id).await?;
             let record = details.encode()?;
             self.store

@@ -118,13 +118,6 @@ fn in_book(line: &StoredReservation) -> Option<BudgetUse> {
 }
 
 fn apply(limits: &mut Limits, change: LimitsChange) -> Result<(), Failure> {
-    if change.budget_tokens.is_some() || change.budget_cost_micros.is_some() {
-        return Err(Failure::new(
-            Code::NotEnforced,
-            "budgets of tokens and cost are not enforced yet, so they are refused",
-        )
-        .hint("Use a budget of wall time: --budget-wall 8h."));
-    }
     let cap = |value: u32| match value {
         0 => Ok(None),
         1..=HIGHEST_CAP => Ok(Some(value)),
@@ -172,6 +165,13 @@ fn apply(limits: &mut Limits, change: LimitsChange) -> Result<(), Failure> {
         }
         limits.budgets.window_seconds = seconds;
     }
+    // Nothing is said by 0.
+    if let Some(tokens) = change.budget_tokens {
+        limits.budgets.tokens = (tokens > 0).then_some(tokens);
+    }
+    if let Some(micros) = change.budget_cost_micros {
+        limits.budgets.cost_micros = (micros > 0).then_some(micros);
+    }
     if let Some(seconds) = change.budget_wall_seconds {
         if seconds > HIGHEST_BUDGET {
             return Err(Failure::new(
@@ -210,14 +210,14 @@ mod tests {
             ..LimitsChange::default()
         };
         assert!(apply(&mut limits, nameless).is_err());
-        let unenforced = LimitsChange {
-            budget_tokens: Some(5),
-            ..LimitsChange::default()
-        };
-        assert_eq!(
-            apply(&mut limits, unenforced).unwrap_err().code,
-            Code::NotEnforced
-        );
+        for (tokens, kept) in [(5, Some(5)), (0, None)] {
+            let budget = LimitsChange {
+                budget_tokens: Some(tokens),
+                ..LimitsChange::default()
+            };
+            apply(&mut limits, budget).unwrap();
+            assert_eq!(limits.budgets.tokens, kept);
+        }
         assert_eq!(limits.per_repository, Some(2));
     }
 }

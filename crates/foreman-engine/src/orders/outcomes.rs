@@ -205,7 +205,7 @@ impl Engine {
             };
             let used = match run {
                 Some(run) if run.state.is_live() => continue,
-                Some(run) if holder.is_some() || run.ended_at.is_some() => Some(spent(&run)),
+                Some(run) if holder.is_some() || run.ended_at.is_some() => Some(spent(&run)?),
                 _ => None,
             };
             let used = match used {
@@ -248,13 +248,14 @@ async fn pass_gate(engine: Arc<Engine>, run: RunId, head: String) {
 }
 
 /// What a run used, and when that is settled.
-fn spent(run: &StoredRun) -> (Amounts, At) {
+fn spent(run: &StoredRun) -> Result<(Amounts, At), Failure> {
+    let told = RunDetails::of(run)?.spent.unwrap_or_default();
     let end = run.ended_at.unwrap_or_else(At::now);
     let millis = end.as_millis().saturating_sub(run.created_at.as_millis());
     let amounts = Amounts {
-        tokens: 0,
-        cost_micros: 0,
+        tokens: told.tokens.unwrap_or(0),
+        cost_micros: told.cost_microusd.unwrap_or(0),
         wall_seconds: u64::try_from(millis).unwrap_or(0).div_ceil(1000),
     };
-    (amounts, end)
+    Ok((amounts, end))
 }

@@ -188,8 +188,9 @@ fn facts_of(order: &StoredOrder, spec: &OrderSpec, children: u32) -> OrderFacts 
         children,
         group: order.group.clone(),
         estimate: Estimate {
-            tokens: None,
-            cost_micros: None,
+            // A bound is the most that it can need.
+            tokens: spec.run.bounds.tokens,
+            cost_micros: spec.run.bounds.cost_microusd,
             wall_seconds: spec.estimate_wall_seconds.or(spec.run.bounds.wall_seconds),
         },
         retry: order.retry.clone().map(|(at, why)| RetryAt { at, why }),

@@ -7,10 +7,11 @@
 
 use super::record::request_of;
 use super::snapshot::{Look, Picture};
-use crate::api::{OrderSpec, RunView};
+use crate::api::{OrderSpec, RunCreate, RunView};
 use crate::engine::Engine;
 use crate::failures::{OrFail, internal};
-use foreman_domain::{At, Failure, OrderId, OrderState};
+use foreman_agent::profile;
+use foreman_domain::{At, Code, Failure, OrderId, OrderState};
 use foreman_schedule::{Amounts, WaitReason};
 use foreman_store::{RequestKey, StoredOrder};
 use std::sync::Arc;
@@ -113,6 +114,9 @@ impl Engine {
         let attempt = order.attempts.saturating_add(1);
         let key = RequestKey(format!("order-{}-{attempt}", order.id));
         let request = request_of(order, spec, |name| std::env::var(name).ok())?;
+        if self.limits().await?.budgets.cost_micros.is_some() {
+            refuse_untold_cost(&request)?;
+        }
         let reserved = serde_json::to_string(&amounts).map_err(internal)?;
         self.store
             .reserve(self.epoch, &order.id, attempt, &reserved)
@@ -163,5 +167,24 @@ impl Engine {
         self.begin_order(order.clone(), spec.clone(), picture.reserved(id))
             .map(Ok)
             .ok_or_else(|| internal(format!("order {id} is being started already")))
+    }
+}
+
+/// Under a budget of cost, refuses an agent that does not say what it costs: nothing of it would be in the book.
+fn refuse_untold_cost(request: &RunCreate) -> Result<(), Failure> {
+    let Some(choice) = &request.agent else {
+        return Ok(());
+    };
+    match profile(&choice.name) {
+        Ok(agent) if !agent.reports_cost => {
+            let what = format!(
+                "{} does not say what it costs, and orders have a budget of cost",
+                agent.title
+            );
+            Err(Failure::new(Code::BadInput, what).hint(
+                "Take that budget away (`foreman orders limits --budget-cost none`), or use one of tokens.",
+            ))
+        }
+        _ => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use crate::api::{
 use crate::engine::Engine;
 use crate::failures::OrFail;
 use foreman_domain::{At, Failure, OrderId, OrderState};
-use foreman_schedule::{OrderFault, WaitReason};
+use foreman_schedule::{Amounts, BudgetUse, OrderFault, WaitReason};
 use foreman_store::{OrderFilter, StoredOrder};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -117,7 +117,9 @@ impl Engine {
             paused: pauses.all,
             paused_repos: pauses.repos.into_values().collect(),
             limits,
-            wall_used_seconds: book.iter().map(|line| line.amounts.wall_seconds).sum(),
+            tokens_used: sum(&book, |amounts| amounts.tokens),
+            cost_used_micros: sum(&book, |amounts| amounts.cost_micros),
+            wall_used_seconds: sum(&book, |amounts| amounts.wall_seconds),
             watched: watched.into_iter().map(PathBuf::from).collect(),
         })
     }
@@ -264,4 +266,10 @@ fn faults(picture: &Picture) -> Vec<FaultyOrder> {
             fault,
         })
         .collect()
+}
+
+/// So much of something counts in the book.
+fn sum(book: &[BudgetUse], of: impl Fn(&Amounts) -> u64) -> u64 {
+    let amounts = book.iter().map(|line| of(&line.amounts));
+    amounts.fold(0, u64::saturating_add)
 }

@@ -33,14 +33,16 @@ const NODE: &str = "node";
 pub(crate) struct Harness {
     pub argv: Vec<String>,
     conversation: Conversation,
+    profile: Profile,
+    /// What starts it: the interpreter, where it needs one, and the program.
+    starts: Vec<String>,
+    model: Option<String>,
     /// Variables of its profile: what the operator names wins over them.
     pub env: Vec<(String, String)>,
     /// Rules of its profile, as the text of a policy file.
     rules: String,
     /// What its profile refuses at once.
     refuses: Vec<Denial>,
-    /// Folders of its home that are the run's own and stay.
-    keeps: Vec<String>,
     files: Vec<(String, Vec<u8>)>,
 }
 
@@ -135,7 +137,7 @@ impl Harness {
             mode: profile.mode.clone(),
             patience: Some(profile.patience),
         };
-        let mut argv = profile.argv(&text_of(&program)?, &conversation, choice.model.as_deref());
+        let mut starts = vec![text_of(&program)?];
         let mut reads = vec![package_of(&program)];
         if needs_node(&program) {
             let Some(node) = find(NODE) else {
@@ -145,19 +147,38 @@ impl Harness {
                 );
                 return Err(Failure::new(Code::NotFound, what));
             };
-            argv.insert(0, text_of(&node)?);
+            starts.insert(0, text_of(&node)?);
             reads.push(node);
         }
         let files = files(&profile, choice.lend_login, &account.home)?;
-        Ok(Self {
-            argv,
+        let mut found = Self {
+            argv: Vec::new(),
             conversation,
             env: profile.environment.clone().into_iter().collect(),
             rules: rules(&profile, &reads)?,
             refuses: refuses(&profile),
-            keeps: profile.keeps,
+            profile,
+            starts,
+            model: choice.model.clone(),
             files,
-        })
+        };
+        found.begin();
+        Ok(found)
+    }
+
+    fn begin(&mut self) {
+        let mut starts = self.starts.clone();
+        let program = starts.pop().unwrap_or_default();
+        let model = self.model.as_deref();
+        self.argv = starts;
+        self.argv
+            .extend(self.profile.argv(&program, &self.conversation, model));
+    }
+
+    /// Has it go on with a session of an earlier run of its.
+    pub(crate) fn go_on(&mut self, session: &str) {
+        self.conversation.resume = Some(session.to_owned());
+        self.begin();
     }
 
     /// Leaves out the variables of its profile that the operator gives values of their own.
@@ -185,8 +206,23 @@ impl Harness {
         Ok(())
     }
 
-    /// Makes the folders of its home in `place`, which is the run's; gives how they are shown. Blocking.
-    pub(crate) fn make_home(&self, place: &Path, home: &Path) -> Result<Vec<Bind>, Failure> {
+    pub(crate) fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Folders of its home that are the run's own and stay.
+    pub(crate) fn keeps(&self) -> &[String] {
+        &self.profile.keeps
+    }
+
+    /// Makes the folders of its home in `place`, which is the run's; gives how they are shown. What was handed on to
+    /// it from an earlier run stays as it is. Blocking.
+    pub(crate) fn make_home(
+        &self,
+        place: &Path,
+        home: &Path,
+        is_handed_on: bool,
+    ) -> Result<Vec<Bind>, Failure> {
         let fail = |path: &Path, error: &std::io::Error| {
             io(format!("{} cannot be made", path.display()), error)
         };
@@ -198,7 +234,7 @@ impl Harness {
             made.map_err(|error| fail(path, &error))
         };
         let mut binds = Vec::new();
-        for kept in &self.keeps {
+        for kept in self.keeps() {
             let source = place.join(kept);
             folder(&source)?;
             binds.push(Bind {
@@ -209,6 +245,9 @@ impl Harness {
         }
         for (path, bytes) in &self.files {
             let path = place.join(path);
+            if is_handed_on && path.symlink_metadata().is_ok() {
+                continue;
+            }
             folder(path.parent().unwrap_or(place))?;
             let written = std::fs::OpenOptions::new()
                 .write(true)
@@ -432,7 +471,9 @@ mod tests {
         assert!(find(&choice("pi")).unwrap().files.is_empty());
         let found = find(&lending).unwrap();
         let place = dir.path().join("run");
-        let binds = found.make_home(&place, Path::new("/home/op")).unwrap();
+        let binds = found
+            .make_home(&place, Path::new("/home/op"), false)
+            .unwrap();
         assert_eq!(
             std::fs::read(place.join(".pi/agent/auth.json")).unwrap(),
             b"secret"
@@ -441,9 +482,17 @@ mod tests {
         assert_eq!(binds[0].target, Path::new("/home/op/.pi"));
         assert_eq!(binds[0].source, place.join(".pi"));
         assert!(
-            found.make_home(&place, Path::new("/home/op")).is_err(),
+            found
+                .make_home(&place, Path::new("/home/op"), false)
+                .is_err(),
             "nothing is written over"
         );
+        std::fs::write(place.join(".pi/agent/auth.json"), "refreshed").unwrap();
+        found
+            .make_home(&place, Path::new("/home/op"), true)
+            .unwrap();
+        let kept = std::fs::read(place.join(".pi/agent/auth.json")).unwrap();
+        assert_eq!(kept, b"refreshed");
     }
 
     #[test]

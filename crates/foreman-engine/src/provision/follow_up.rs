@@ -36,20 +36,42 @@ impl Engine {
         check_message(&asked.message)?;
         let id = self.find_run(&asked.run).await?;
         let first = self.store.run(&id).await.or_fail()?;
-        let RunState::Review { head, .. } = &first.state else {
-            return Err(nothing_reviewed(&first));
-        };
+        self.go_on_from(first, &asked.message, false, key).await
+    }
+
+    /// Makes a new attempt that starts from what a run left, with the message as its prompt. Its agent goes on with its
+    /// own session where it can, unless it is to start afresh.
+    pub(crate) async fn go_on_from(
+        self: &Arc<Self>,
+        first: StoredRun,
+        message: &str,
+        afresh: bool,
+        key: &RequestKey,
+    ) -> Result<RunView, Failure> {
+        let id = first.id.clone();
         let details = RunDetails::of(&first)?;
+        let is_of_an_order = match self.store.order(&first.order).await {
+            Ok(_) => true,
+            Err(StoreError::NoOrder(_)) => false,
+            Err(error) => return Err(error).or_fail(),
+        };
+        let head = match &first.state {
+            RunState::Review { head, .. } => head.clone(),
+            // It did nothing that there is to review, but may have asked something. An order that is done is done.
+            RunState::NoChanges if !is_of_an_order => details.worktree.base_commit.clone(),
+            _ => return Err(nothing_reviewed(&first)),
+        };
         let follows = Follows {
             run: id.clone(),
-            head: head.clone(),
+            head,
             base: details.worktree.base_commit.clone(),
         };
-        let mut request = self.asked_of(&first, &asked.message).await?;
+        let mut request = self.asked_of(&first, message).await?;
         request.base = Some(details.worktree.base_branch.clone());
         request.title.get_or_insert(first.title.clone());
         let going_on = GoingOn {
             follows,
+            memory: self.memory_of(&first, &details, &request, afresh).await?,
             freshness: details.freshness,
         };
         let view =
@@ -138,7 +160,7 @@ impl Engine {
     }
 }
 
-fn check_message(message: &str) -> Result<(), Failure> {
+pub(crate) fn check_message(message: &str) -> Result<(), Failure> {
     let refuse = |what: &str| Err(Failure::new(Code::BadInput, what));
     if message.trim().is_empty() {
         return Err(Failure::new(Code::Usage, "a follow-up needs a message")

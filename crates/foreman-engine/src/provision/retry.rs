@@ -5,7 +5,7 @@
 //! its worktree stay as they are, to be looked at and discarded.
 
 use crate::api::{Retried, RunCreate, RunRetry};
-use crate::create::GoingOn;
+use crate::create::{GoingOn, Memory};
 use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::{OrFail, internal};
@@ -93,6 +93,12 @@ impl Engine {
         let going_on = details.follows.map(|follows| GoingOn {
             follows,
             freshness: details.freshness,
+            memory: match (details.resumes, details.afresh) {
+                (Some(resumes), _) if resumes.home.is_dir() => Memory::Resumes(resumes),
+                (Some(_), _) => Memory::Afresh("its session was removed".to_owned()),
+                (None, Some(why)) => Memory::Afresh(why),
+                (None, None) => Memory::None,
+            },
         });
         let run = Box::pin(self.create_run_from(Some(run.order), request, going_on, key)).await?;
         Ok(Retried { run, terminal })

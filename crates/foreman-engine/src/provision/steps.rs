@@ -12,6 +12,7 @@ use crate::gate::check_plan::CheckPlan;
 use crate::layout::private_dir;
 use crate::log::RunLog;
 use crate::policies::Layers;
+use crate::programs::handed_on::hand_on;
 use crate::programs::search_path;
 use crate::spec::{Parts, Work, give_away, has_namespaces, spec, with_private_places};
 use crate::toolchains::Toolchains;
@@ -275,17 +276,21 @@ impl<'a> Provisioning<'a> {
         // The shim writes the journal from here on, so it must be let go of.
         self.let_go();
         let (owned, run) = (self.details.clone(), self.id.clone());
-        let (harness, home) = (
-            self.plan.work.harness.clone(),
-            self.plan.account.home.clone(),
-        );
+        let mut work = self.plan.work.clone();
+        if let (Some(harness), Some(resumes)) = (&mut work.harness, &self.details.resumes) {
+            harness.go_on(&resumes.session);
+        }
+        let (harness, home) = (work.harness.clone(), self.plan.account.home.clone());
         let home_binds = blocking(move || {
             super::undo::undo(&owned, Step::Launch)?;
             let (Some(harness), Some(place)) = (harness, &owned.agent_home) else {
                 return Ok(Vec::new());
             };
             private_dir(place)?;
-            let binds = harness.make_home(place, &home)?;
+            if let Some(resumes) = &owned.resumes {
+                hand_on(resumes, place, harness.keeps(), &run)?;
+            }
+            let binds = harness.make_home(place, &home, owned.resumes.is_some())?;
             give_away(&run, std::slice::from_ref(place))?;
             Ok(binds)
         })
@@ -302,7 +307,7 @@ impl<'a> Provisioning<'a> {
             hidden: self.engine.layout.own_places(),
             shadow,
             env,
-            work: &self.plan.work,
+            work: &work,
             proxy: &self.request.proxy,
             accept_weaker: self.request.accept_weaker.clone(),
             shim: &self.plan.shim,

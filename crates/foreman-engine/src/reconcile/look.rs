@@ -89,6 +89,10 @@ pub(crate) fn everything(layout: &Layout, known: Vec<Known>) -> Vec<Truth> {
                 folder: folder(details.folder()),
                 worktree: folder(&details.worktree.path),
                 shadow: folder(&details.shadow),
+                home: match &details.agent_home {
+                    Some(home) => folder(home),
+                    None => Folder::Absent,
+                },
                 socket: details.files.socket.exists(),
                 result: details.files.exit.exists(),
             },
@@ -127,6 +131,9 @@ fn strays(
     }
     for (run, path) in entries(&layout.shadows()) {
         note(run, &mut |truth| truth.disk.shadow = folder(&path));
+    }
+    for (run, path) in entries(&layout.homes()) {
+        note(run, &mut |truth| truth.disk.home = folder(&path));
     }
     for (_, slug) in entries(&layout.worktrees()) {
         for (run, path) in entries(&slug) {
@@ -177,7 +184,7 @@ impl Truth {
 pub(crate) fn places_of(layout: &Layout, run: &str) -> Vec<PathBuf> {
     let slugs = entries(&layout.worktrees());
     let trees = slugs.into_iter().map(|(_, slug)| slug);
-    [layout.runs(), layout.shadows()]
+    [layout.runs(), layout.shadows(), layout.homes()]
         .into_iter()
         .chain(trees)
         // From the listing, so that no text of an id is ever taken for a path.

@@ -69,6 +69,8 @@ pub(crate) struct DiskSeen {
     pub folder: Folder,
     pub worktree: Folder,
     pub shadow: Folder,
+    /// What its agent kept of its home.
+    pub home: Folder,
     pub socket: bool,
     pub result: bool,
 }
@@ -136,7 +138,7 @@ pub(crate) enum Finding {
     RepositoryUnreachable(String),
     /// Git or the disk differ from what was left; a sentence.
     Differs(String),
-    /// A worktree or shadow is there although the run has none.
+    /// A worktree, shadow or agent's home is there although the run has none.
     StillThere,
     /// A shim lives although its run is at rest.
     ShimOfEndedRun(u32),
@@ -181,7 +183,10 @@ impl Truth {
                 }
             }
         }
-        let has_tree = self.disk.worktree.is_there() || self.disk.shadow.is_there();
+        let disk = &self.disk;
+        let has_tree = [disk.worktree, disk.shadow, disk.home]
+            .into_iter()
+            .any(Folder::is_there);
         match (&self.git, phase) {
             (GitSeen::Unreachable(why), _) => {
                 steps.push(leave(Finding::RepositoryUnreachable(why.clone())));
@@ -205,7 +210,8 @@ impl Truth {
             // Its run may be known to another database: nothing of it is touched.
             return vec![leave(Finding::ShimWithoutRun(pid))];
         }
-        let folders = [self.disk.folder, self.disk.worktree, self.disk.shadow];
+        let disk = &self.disk;
+        let folders = [disk.folder, disk.worktree, disk.shadow, disk.home];
         let holds_something = folders.contains(&Folder::Full);
         if holds_something {
             steps.push(leave(Finding::FoldersWithoutRun));

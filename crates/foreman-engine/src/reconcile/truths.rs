@@ -161,6 +161,7 @@ fn disk_in_words(truth: &Truth) -> String {
         (there(disk.folder), "journal"),
         (there(disk.worktree), "worktree"),
         (there(disk.shadow), "shadow"),
+        (there(disk.home), "agent's home"),
         (disk.result, "result"),
     ]
     .into_iter()

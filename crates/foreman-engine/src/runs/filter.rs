@@ -88,6 +88,9 @@ fn of_agent(event: &AgentEvent) -> Severity {
         | AgentEvent::ToolEnded { .. }
         | AgentEvent::Edit { .. }
         | AgentEvent::Usage { .. }
+        | AgentEvent::Told { .. }
+        | AgentEvent::Given { .. }
+        | AgentEvent::Replayed { .. }
         | AgentEvent::Unknown { .. } => Severity::Info,
     }
 }

@@ -1,6 +1,7 @@
 //! One run in full: what was asked for, what its walls and steps did, where its things are.
 
 use crate::api::{ProbedWall, RunCreate, RunDetailsView, RunPaths, RunView, SiblingRun, StepView};
+use crate::conversation::talks;
 use crate::details::RunDetails;
 use crate::engine::Engine;
 use crate::failures::{OrFail, internal};
@@ -55,12 +56,16 @@ impl Engine {
             None => None,
         };
         let setup = asked.as_ref().and_then(|asked| asked.setup.clone());
+        let agent = asked.as_ref().and_then(|asked| asked.agent.as_ref());
+        let agent = agent.map(|agent| agent.name.clone());
         Ok(RunDetailsView {
             argv: match (&asked, command(StepKind::Agent)) {
                 (_, Some(started)) => started,
                 (Some(asked), None) => asked.argv.clone(),
                 (None, None) => Vec::new(),
             },
+            talks: talks(&run, agent.as_deref(), order.is_some()),
+            agent,
             prompt: prompt.or_else(|| order.as_ref().and_then(|order| order.prompt.clone())),
             bounds: details.bounds.clone().raised_by(&run.policy),
             // What ran, where it was started: the repository's own may stand in for none.

@@ -1,11 +1,11 @@
 //! Going on from what was reviewed, and what is shown of a run beside its row.
 
 use crate::scene::{Scene, at_rest, named, prepared};
-use foreman_domain::{Code, EventKind, EventSeq, RunId, RunState};
+use foreman_domain::{AgentEvent, Code, EventKind, EventSeq, RunId, RunState};
 use foreman_engine::Host;
 use foreman_engine::api::{
     Commands, DiffFileRequest, DiffRequest, EventFilter, EventsRequest, FollowUp, RepoList,
-    RepoRequest, SamplesRequest, Severity,
+    RepoRequest, SaidHow, SamplesRequest, Say, Severity,
 };
 use std::time::Duration;
 
@@ -91,6 +91,44 @@ async fn a_follow_up_starts_from_what_was_reviewed_and_shows_all_of_it() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("the first run's log does not say that another one is newer");
+}
+
+#[tokio::test]
+async fn what_is_said_is_passed_on_to_who_works_and_goes_on_from_what_was_reviewed() {
+    let scene = Scene::new();
+    let host = scene.host().await;
+    let say = |run: &RunId, message: &str| Say {
+        run: run.to_string(),
+        message: message.into(),
+        afresh: false,
+    };
+    let live = scene.start(&host, &["wait"]).await.id;
+    let said = host.run_say(say(&live, "the old name")).await.unwrap();
+    assert_eq!((said.run.id, said.how), (live.clone(), SaidHow::Waits));
+    let request = EventsRequest {
+        run: live.to_string(),
+        limit: 512,
+        kinds: vec!["agent".into()],
+        wait_ms: 10_000,
+        ..EventsRequest::default()
+    };
+    let page = host.run_events(request).await.unwrap();
+    assert!(
+        page.events.iter().any(|event| matches!(&event.kind,
+            EventKind::Agent { event: AgentEvent::Told { text, .. } } if text == "the old name")),
+        "{page:#?}"
+    );
+    let long = host.run_say(say(&live, &"x".repeat(20_000))).await;
+    assert_eq!(long.unwrap_err().code, Code::BadInput);
+    host.run_stop(named(&live)).await.unwrap();
+    at_rest(&host, &live).await;
+    let over = host.run_say(say(&live, "x")).await.unwrap_err();
+    assert_eq!(over.code, Code::Conflict);
+    let run = reviewed(&scene, &host).await;
+    let next = host.run_say(say(&run, "and this")).await.unwrap();
+    assert_eq!(next.how, SaidHow::Afresh);
+    let details = host.run_details(named(&next.run.id)).await.unwrap();
+    assert_eq!(details.follows, Some(run));
 }
 
 #[tokio::test]

@@ -607,13 +607,13 @@ async fn a_budget_is_reserved_before_a_run_and_settled_after_it() {
         host.order_list(OrderList::default()).await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let refused = host
-        .orders_limits(LimitsChange {
-            budget_tokens: Some(1000),
-            ..LimitsChange::default()
-        })
-        .await;
-    assert_eq!(refused.unwrap_err().code, Code::NotEnforced);
+    let change = LimitsChange {
+        budget_tokens: Some(1000),
+        budget_cost_micros: Some(5),
+        ..LimitsChange::default()
+    };
+    let budgets = host.orders_limits(change).await.unwrap().limits.budgets;
+    assert_eq!((budgets.tokens, budgets.cost_micros), (Some(1000), Some(5)));
     host.close().await;
 }
 

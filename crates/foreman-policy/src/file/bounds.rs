@@ -4,7 +4,8 @@ use super::section::{Section, unknown_key};
 use crate::Bounds;
 use crate::error::{Fault, PolicyError, quoted};
 use crate::quantity::{
-    bytes, bytes_in_words, duration, duration_in_words, millicores, millicores_in_words,
+    bytes, bytes_in_words, duration, duration_in_words, microusd, microusd_in_words, millicores,
+    millicores_in_words, tokens, tokens_in_words,
 };
 use toml_edit::{Item, Value};
 
@@ -17,6 +18,9 @@ const KEYS: &[&str] = &[
     "disk",
     "open_files",
     "hold",
+    "tokens",
+    "cost",
+    "turns",
 ];
 /// Bounds that a reader of the documentation may expect and that nothing enforces so far.
 const NOT_YET: &[&str] = &[
@@ -27,8 +31,6 @@ const NOT_YET: &[&str] = &[
     "inodes",
     "network",
     "bandwidth",
-    "tokens",
-    "cost",
     "gpu",
     "swap",
 ];
@@ -41,6 +43,10 @@ const OUTPUT: (u64, u64) = (4 << 10, 1 << 40);
 const CPU: (u64, u64) = (50, 4_096_000);
 const DISK: (u64, u64) = (1 << 20, 64 << 40);
 const OPEN_FILES: (u64, u64) = (32, 1 << 20);
+const TOKENS: (u64, u64) = (100, 1 << 50);
+/// In millionths of a dollar.
+const COST: (u64, u64) = (100, 1_000_000_000_000);
+const TURNS: (u64, u64) = (1, 1 << 32);
 const HOLD: (u64, u64) = (1, 30 * 86_400);
 
 /// Reads `--bounds`: `wall=2h,memory=4GiB,processes=512,output=256MiB`, each part once.
@@ -77,7 +83,9 @@ pub(super) fn read(section: &Section<'_>) -> Result<Bounds, PolicyError> {
         known(key).map_err(|fault| section.at_key(key, fault))?;
         let value = match section.get(key) {
             Some(Item::Value(Value::Integer(number))) => number.value().to_string(),
-            Some(Item::Value(Value::Float(number))) if key == "cpu" => number.value().to_string(),
+            Some(Item::Value(Value::Float(number))) if matches!(key, "cpu" | "cost") => {
+                number.value().to_string()
+            }
             Some(Item::Value(Value::String(text))) => text.value().clone(),
             _ => {
                 return Err(section.at_value(
@@ -133,6 +141,18 @@ fn set(bounds: &mut Bounds, key: &str, value: &str) -> Result<(), Fault> {
         "hold" => {
             let seconds = within(key, duration(value)?, HOLD, duration_in_words)?;
             bounds.hold_seconds = Some(seconds);
+        }
+        "tokens" => {
+            let count = tokens(value)?;
+            bounds.tokens = Some(within(key, count, TOKENS, tokens_in_words)?);
+        }
+        "cost" => {
+            let micros = microusd(value)?;
+            bounds.cost_microusd = Some(within(key, micros, COST, microusd_in_words)?);
+        }
+        "turns" => {
+            let count = count(value, "turns", "200")?;
+            bounds.turns = Some(within(key, count, TURNS, |count| count.to_string())?);
         }
         _ => {
             let count = count(value, "processes", "512")?;

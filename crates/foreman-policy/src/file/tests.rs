@@ -245,6 +245,25 @@ fn what_is_not_enforced_yet_is_refused_never_ignored() {
 }
 
 #[test]
+fn tokens_cost_and_turns_are_bounds() {
+    let bounds = Bounds {
+        tokens: Some(500_000),
+        cost_microusd: Some(2_500_000),
+        turns: Some(40),
+        ..Bounds::default()
+    };
+    assert_eq!(
+        parse_bounds("tokens=500k,cost=2.50,turns=40").unwrap(),
+        bounds
+    );
+    let file = parse("[bounds]\ntokens = 500000\ncost = 2.5\nturns = 40\n").unwrap();
+    assert_eq!(file.bounds, bounds);
+    for absurd in ["tokens=1", "cost=0", "turns=0", "cost=99999999"] {
+        assert!(parse_bounds(absurd).is_err(), "{absurd}");
+    }
+}
+
+#[test]
 fn processors_disk_and_open_files_are_bounds() {
     let bounds = Bounds {
         cpu_millicores: Some(2_500),

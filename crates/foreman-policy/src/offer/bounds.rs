@@ -90,6 +90,10 @@ fn up_to(bound: BoundKind, figure: u64) -> u64 {
         },
         BoundKind::Cpu => 50,
         BoundKind::Processes | BoundKind::OpenFiles => 8,
+        BoundKind::Tokens => 1_000,
+        // A cent.
+        BoundKind::Cost => 10_000,
+        BoundKind::Turns => 5,
     };
     // The smallest multiple that is not below, where there is one.
     figure.checked_next_multiple_of(step).unwrap_or(u64::MAX)

@@ -299,6 +299,11 @@ impl Feed {
         queue.closed || (queue.events.len() < QUEUE && queue.bytes < QUEUE_BYTES)
     }
 
+    /// The newest event, on disk or not.
+    pub(super) fn newest(&self) -> EventSeq {
+        lock(&self.0.queue).last
+    }
+
     /// The newest event that is on disk.
     pub(super) fn last_durable(&self) -> EventSeq {
         *self.0.durable.borrow()

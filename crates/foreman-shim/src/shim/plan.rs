@@ -9,16 +9,18 @@ mod meter;
 mod pump;
 mod questions;
 mod talk;
+mod tally;
 
 pub(super) use lifecycle::Lifecycle;
 pub(super) use meter::Meter;
 pub(super) use pump::{obey, open_terminal};
 pub(super) use talk::size_of;
+pub(super) use tally::SharedTally;
 
 use super::bounds::Keeper;
 use super::feed::Feed;
 use super::figures;
-use super::server::TerminalPort;
+use super::server::{MessagePort, TerminalPort};
 use super::shells::Shells;
 use super::stop::{StopSwitch, StopWish};
 use crate::protocol::{OnFailure, Stdio, StepSpec};
@@ -48,8 +50,10 @@ pub(super) struct Plan {
     pub(super) stop: StopSwitch,
     pub(super) lifecycle: Lifecycle,
     pub(super) terminal: TerminalPort,
+    pub(super) messages: MessagePort,
     pub(super) shells: Shells,
     pub(super) meter: Arc<Meter>,
+    pub(super) tally: SharedTally,
     pub(super) keeper: Keeper,
     /// Whether the step that runs now is one of ours, which save the run's work.
     pub(super) collects: watch::Sender<bool>,

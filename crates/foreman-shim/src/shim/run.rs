@@ -10,12 +10,12 @@ use super::disk::Disk;
 use super::feed::{Feed, FeedThread};
 use super::fence::FenceKeeper;
 use super::gauge::Gauge;
-use super::plan::{Lifecycle, Meter, Plan, PlanResult, payload_of};
+use super::plan::{Lifecycle, Meter, Plan, PlanResult, SharedTally, payload_of};
 use super::pointer::Pointer;
 use super::ports::Ports;
 use super::record::{ExitSlot, write_identity};
 use super::self_test::SelfTest;
-use super::server::{self, Desk, TerminalPort};
+use super::server::{self, Desk, MessagePort, TerminalPort};
 use super::shells::Shells;
 use super::stop::StopSwitch;
 use super::verdict::{End, conclude, could_not_launch};
@@ -264,6 +264,7 @@ async fn supervise(
         arbiter: arbiter.clone(),
         stop: StopSwitch::new(),
         terminal: TerminalPort::default(),
+        messages: MessagePort::default(),
         shells: Shells::new(feed.clone()),
         ports: Ports::new(feed.clone()),
         gauge: Gauge::new(Disk::new(&spec.cage.workdir)),
@@ -496,6 +497,7 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
                 stop: desk.stop.clone(),
                 lifecycle,
                 terminal: desk.terminal.clone(),
+                messages: desk.messages.clone(),
                 shells: desk.shells.clone(),
                 meter: Arc::new(Meter::new(
                     keeper.limits.clone(),
@@ -503,6 +505,7 @@ async fn carry_out(spec: &RunSpec, proven: Proven, desk: &Arc<Desk>, lifecycle: 
                     watcher.filter(|_| !desk.arbiter.is_unattended()),
                     collects.subscribe(),
                 )),
+                tally: SharedTally::default(),
                 keeper,
                 collects,
                 killed_by_bound: AtomicU32::default(),

@@ -4,8 +4,10 @@
 //! connection's requests are answered in order, but for long polls and decisions, which keep nobody
 //! waiting. Everything is bounded: connections, lines, waits, polls of one connection, bytes of a page.
 
+mod messages;
 mod terminal;
 
+pub(super) use messages::{MessagePort, Saying};
 pub(super) use terminal::{TerminalOrder, TerminalPort};
 
 use super::arbiter::Arbiter;
@@ -57,6 +59,7 @@ pub(super) struct Desk {
     pub(super) arbiter: Arbiter,
     pub(super) stop: StopSwitch,
     pub(super) terminal: TerminalPort,
+    pub(super) messages: MessagePort,
     pub(super) shells: Shells,
     pub(super) ports: Ports,
     pub(super) gauge: Gauge,
@@ -207,6 +210,7 @@ async fn introduce(
         revision: desk.arbiter.revision(),
         measures: true,
         publishes: true,
+        hears: true,
     };
     Ok((line.id, fence, welcome))
 }
@@ -294,6 +298,7 @@ impl Conversation<'_> {
                 }
                 request @ (Request::Events { .. }
                 | Request::Measure
+                | Request::Say { .. }
                 | Request::Apply { .. }
                 | Request::PublishPort { .. }
                 | Request::PublishedPorts
@@ -409,6 +414,10 @@ async fn answer_later(
             let closed = desk.ports.close(port).await;
             let answer = closed.map(|port| Response::Ports { ports: vec![port] });
             send(answers, Some(id), answer).await;
+        }
+        Request::Say { message, by, text } => {
+            let said = desk.messages.say(message, by, text).await;
+            send(answers, Some(id), said.map(|()| Response::Done)).await;
         }
         Request::Measure => {
             let usage = tokio::select! {

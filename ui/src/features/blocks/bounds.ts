@@ -13,6 +13,9 @@ const NAMES: Readonly<Record<BoundKind, string>> = {
   disk: 'disk',
   output: 'output',
   open_files: 'open files',
+  tokens: 'tokens',
+  cost: 'cost',
+  turns: 'turns',
 };
 
 /** What is bounded. One that this window does not know is named as it came. */
@@ -56,9 +59,21 @@ export function figureWords(bound: BoundKind, figure: number): string {
       return counted(figure, 'process', 'processes');
     case 'open_files':
       return counted(figure, 'open file');
+    case 'tokens':
+      return counted(figure, 'token');
+    case 'cost':
+      return costWords(figure);
+    case 'turns':
+      return counted(figure, 'turn');
     default:
       return String(bound satisfies never);
   }
+}
+
+/** Millionths of a dollar in words: `$2.50`, `$0.0125`. */
+export function costWords(micros: number): string {
+  const [whole = '0', fraction = ''] = (micros / 1e6).toFixed(6).split('.');
+  return `$${whole}.${fraction.replace(/0+$/, '').padEnd(2, '0')}`;
 }
 
 function counted(n: number, one: string, many = `${one}s`): string {

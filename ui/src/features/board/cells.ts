@@ -3,6 +3,8 @@ import type { RunView, Sample } from '@/ipc/bindings';
 import { bytes } from '@/lib/bytes';
 import { count, figure } from '@/lib/count';
 import { isLive } from '@/lib/state';
+import { costWords } from '@/features/blocks/bounds';
+import { spentWords } from '@/features/run/spent';
 import { oneLine } from '@/lib/text';
 import { duration, millisOf, relative, shortDuration } from '@/lib/time';
 
@@ -54,14 +56,23 @@ export function changesCell(run: RunView): Cell {
 
 /** Memory and processes, as measured last. */
 export function loadCell(run: RunView, sample: Sample | null): Cell {
-  if (!isLive(run)) return { first: NONE, second: '', title: 'Nothing of it runs' };
+  const used = spentWords(run.spent ?? null);
+  const told = used === null ? '' : `; its agent used ${used}`;
+  if (!isLive(run)) return { ...spentCell(run), title: `Nothing of it runs${told}` };
   const memory = sample?.memory_bytes ?? null;
   const processes = sample?.processes ?? null;
   if (memory === null && processes === null) return { first: NONE, second: '', title: 'Memory and processes are not measured' };
   const first = memory === null ? NONE : bytes(memory);
   const second = processes === null ? '' : `${figure(processes)} proc`;
   const said = processes === null ? 'processes not measured' : count(processes, 'process', 'processes');
-  return { first, second, title: `Memory ${memory === null ? 'not measured' : first}, ${said}` };
+  return { first, second, title: `Memory ${memory === null ? 'not measured' : first}, ${said}${told}` };
+}
+
+/** What the agent of a run that is over has used. */
+function spentCell(run: RunView): { first: string; second: string } {
+  const cost = run.spent?.cost_microusd ?? null;
+  const tokens = run.spent?.tokens ?? null;
+  return { first: cost === null ? NONE : costWords(cost), second: tokens === null ? '' : count(tokens, 'token') };
 }
 
 /** What was blocked and what was let through. */

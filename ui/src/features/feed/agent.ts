@@ -45,6 +45,12 @@ export function agentRow(
       return { tone: 'accent', word: 'asks', text: line(`${event.tool} ${event.arguments}`), isMachine: true };
     case 'permission_answered':
       return { tone: 'accent', word: 'answered', text: line(event.answer.replace('_', ' ')) };
+    case 'told':
+      return { tone: 'accent', word: 'you say', text: line(event.text) };
+    case 'given':
+      return { tone: 'accent', word: 'given', text: `the agent has it as its next prompt${event.waiting > 0 ? `; ${count(event.waiting, 'message')} more` : ''}` };
+    case 'replayed':
+      return { tone: 'idle', word: 'past', text: `told again (${count(event.updates, 'update')}), and not shown` };
     case 'usage': {
       const cost = event.cost_microusd ?? null;
       const price = cost === null ? '' : `, $${(cost / 1e6).toFixed(4)}`;

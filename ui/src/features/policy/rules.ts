@@ -160,6 +160,9 @@ export function boundsWords(bounds: Bounds): string[] {
   if (cpu_millicores) lines.push(figureWords('cpu', cpu_millicores));
   if (disk_bytes) lines.push(`Disk ${bytes(disk_bytes)}`);
   if (open_files) lines.push(`${figure(open_files)} open files of each process`);
+  if (bounds.tokens) lines.push(figureWords('tokens', bounds.tokens));
+  if (bounds.cost_microusd) lines.push(`Cost ${figureWords('cost', bounds.cost_microusd)}`);
+  if (bounds.turns) lines.push(figureWords('turns', bounds.turns));
   if (hold_seconds) lines.push(`${duration(hold_seconds * 1000)} for an answer to what is held`);
   return lines.length > 0 ? lines : ['Those of the engine'];
 }

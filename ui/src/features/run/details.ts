@@ -19,11 +19,21 @@ export function boundRows(bounds: Bounds): { label: string; text: string }[] {
     { label: 'Disk', text: told(bounds.disk_bytes, bytes) },
     { label: 'Open files of a process', text: told(bounds.open_files, figure) },
     { label: 'Output', text: told(bounds.output_bytes, bytes) },
+    ...(['tokens', 'cost', 'turns'] as const).map((bound) => ({ label: boundLabel(bound), text: unbounded(bounds, bound) })),
     {
       label: 'A held action waits',
       text: (bounds.hold_seconds ?? null) === null ? 'as long as it takes' : `at most ${seconds(bounds.hold_seconds ?? 0)}`,
     },
   ];
+}
+
+const BOUND_LABELS = { tokens: 'Tokens', cost: 'Cost', turns: 'Turns' } as const;
+const boundLabel = (bound: keyof typeof BOUND_LABELS): string => BOUND_LABELS[bound];
+
+/** What an agent may use by its own word; the engine sets no default for it. */
+function unbounded(bounds: Bounds, bound: keyof typeof BOUND_LABELS): string {
+  const limit = { tokens: bounds.tokens, cost: bounds.cost_microusd, turns: bounds.turns }[bound] ?? null;
+  return limit === null ? 'not bounded' : figureWords(bound, limit);
 }
 
 export function mergeWords(entry: MergeEntry): string {

@@ -2,6 +2,7 @@ import type { RunView } from '@/ipc/bindings';
 import { count, figure } from '@/lib/count';
 import { oneLine } from '@/lib/text';
 import { duration, millisOf } from '@/lib/time';
+import { spentWords } from './spent';
 
 /** A fact of the header: what it is, and what it says. */
 export interface Fact {
@@ -31,9 +32,16 @@ export function factsOf(run: RunView, now: number): Fact[] {
       text: behind === null ? 'not known' : behind === 0 ? 'up to date' : count(behind, 'commit'),
     },
     { label: run.ended_at === null ? 'Running for' : 'Took', text: elapsed(run, now) },
+    ...spentFacts(run),
     { label: 'Isolation', text: oneLine(run.tier, 120) },
     { label: 'Policy', text: run.revision === undefined ? 'not known' : `revision ${figure(run.revision)}` },
   ];
+}
+
+/** What its agent says that it has used; nothing for a run of which that is not measured at all. */
+function spentFacts(run: RunView): Fact[] {
+  const words = spentWords(run.spent ?? null);
+  return words === null ? [] : [{ label: 'Used', text: words, title: `${words}, as its agent tells it` }];
 }
 
 function stale(run: RunView): { title?: string } {

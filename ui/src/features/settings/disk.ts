@@ -4,7 +4,7 @@ import { count } from '@/lib/count';
 import { oneLine } from '@/lib/text';
 
 export function filesOf(run: DiskRun): number {
-  return run.worktree_bytes + run.shadow_bytes;
+  return run.worktree_bytes + run.shadow_bytes + (run.home_bytes ?? 0);
 }
 
 /** Runs whose files may go now, the largest first. */

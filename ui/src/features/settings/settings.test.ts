@@ -25,7 +25,7 @@ describe('limits of the queue', () => {
 
 describe('disk', () => {
   const run = (some: Partial<DiskRun>): DiskRun => ({
-    run: 'r', title: 't', state: { state: 'no_changes' }, ended_at: null, worktree_bytes: 1, shadow_bytes: 1, record_bytes: 1, kept: null, may_go: false, removal: null, ...some,
+    run: 'r', title: 't', state: { state: 'no_changes' }, ended_at: null, worktree_bytes: 1, shadow_bytes: 1, home_bytes: 0, record_bytes: 1, kept: null, may_go: false, removal: null, ...some,
   });
   it('offers only what may go, the largest first', () => {
     const runs = [run({ run: 'a', may_go: true }), run({ run: 'b', kept: { reason: 'undecided' } }), run({ run: 'c', may_go: true, worktree_bytes: 9 })];

@@ -1,6 +1,6 @@
 //! One run in full: how it was asked for, what its walls and steps did, and what it uses now.
 
-use super::{MergeEntry, OrderView, TerminalSize, ToolchainView};
+use super::{MergeEntry, OrderView, RunView, TerminalSize, ToolchainView};
 use foreman_domain::{At, RunId, RunState, StepKind, StepResult, Wall};
 use foreman_policy::{Bounds, SecretUse};
 use schemars::JsonSchema;
@@ -14,6 +14,11 @@ pub struct RunDetailsView {
     pub run: RunId,
     /// Program and arguments, as started or to be started. Untrusted text.
     pub argv: Vec<String>,
+    /// The agent, where it was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Whether something can be said to it.
+    pub talks: Talks,
     /// What the agent is to do, where that was said apart from its arguments. Untrusted text.
     pub prompt: Option<String>,
     /// Bounds in force.
@@ -154,6 +159,53 @@ pub struct Sample {
     pub processes: Option<u32>,
     /// What its worktree takes on the disk.
     pub disk_bytes: Option<u64>,
+}
+
+/// Says something to the agent of a run.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
+pub struct Say {
+    /// The run, as typed.
+    pub run: String,
+    /// What. At most 16 KiB to an agent that works, 120 KiB to one that goes on.
+    pub message: String,
+    /// Where a run is gone on from: have the agent start a new session instead of going on with its own.
+    #[serde(default)]
+    pub afresh: bool,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, specta::Type)]
+pub struct Said {
+    /// The run whose agent has it: the one that was named, or the one that goes on from it.
+    pub run: RunView,
+    /// How it has it.
+    pub how: SaidHow,
+}
+
+/// How an agent has what was said to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
+#[serde(rename_all = "snake_case")]
+pub enum SaidHow {
+    /// It works, and is given it when its turn ends.
+    Waits,
+    /// It goes on with its own session, in a new run.
+    Resumes,
+    /// It starts afresh, in a new run, and knows nothing of what was said before.
+    Afresh,
+}
+
+/// Whether something can be said to the agent of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, specta::Type)]
+#[serde(rename_all = "snake_case")]
+pub enum Talks {
+    /// Now, while it works.
+    Now,
+    /// Once the run is in review.
+    Later,
+    /// A new run goes on from this one with it.
+    GoesOn,
+    /// No.
+    No,
 }
 
 /// Sends the comments of a review back: a new attempt that starts from what was reviewed.

@@ -68,6 +68,9 @@ pub struct DiskRun {
     pub worktree_bytes: u64,
     /// Bytes of the git directory that it works on.
     pub shadow_bytes: u64,
+    /// Bytes of what its agent keeps of its home.
+    #[serde(default)]
+    pub home_bytes: u64,
     /// Bytes of its journal and records. They stay.
     pub record_bytes: u64,
     /// Why its worktree stays; absent when it may go, or is gone.

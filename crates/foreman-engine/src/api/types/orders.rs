@@ -265,6 +265,12 @@ pub struct QueueView {
     pub limits: Limits,
     /// Wall time of orders within the budget's window in seconds, what is reserved included.
     pub wall_used_seconds: u64,
+    /// Tokens that count in the budget's window.
+    #[serde(default)]
+    pub tokens_used: u64,
+    /// Cost that counts in it, in millionths.
+    #[serde(default)]
+    pub cost_used_micros: u64,
     /// Watched folders.
     pub watched: Vec<PathBuf>,
 }
@@ -303,10 +309,10 @@ pub struct LimitsChange {
     /// Length of the budget's window in seconds.
     #[serde(default)]
     pub window_seconds: Option<u64>,
-    /// Tokens within the window. Not enforced yet, so refused.
+    /// Tokens of all orders within the window; 0 takes the budget away.
     #[serde(default)]
     pub budget_tokens: Option<u64>,
-    /// Cost within the window. Not enforced yet, so refused.
+    /// Cost of all orders within the window in millionths of a US dollar, as their agents tell it; 0 takes the budget away.
     #[serde(default)]
     pub budget_cost_micros: Option<u64>,
 }

@@ -2,7 +2,7 @@
 
 use super::{BaseView, Preparation};
 use foreman_domain::{
-    At, Event, EventSeq, OrderId, Outcome, Revision, RunId, RunState, Tier, Wall,
+    At, Event, EventSeq, OrderId, Outcome, Revision, RunId, RunState, Spent, Tier, Wall,
 };
 use foreman_policy::{Bounds, SecretUse, Toolchain};
 use schemars::JsonSchema;
@@ -216,6 +216,9 @@ pub struct RunView {
     /// Who keeps its bounds, in words: only where one run is shown, and only once it has a cage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bounds_kept: Option<String>,
+    /// What its agent says that it has used; absent where nothing is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
 }
 
 /// How much a run changed.

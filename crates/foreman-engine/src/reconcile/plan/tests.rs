@@ -90,6 +90,7 @@ fn all() -> Vec<Truth> {
                                         folder,
                                         worktree,
                                         shadow: Folder::Absent,
+                                        home: Folder::Absent,
                                         socket,
                                         result: false,
                                     },

@@ -128,6 +128,9 @@ impl Watch<'_> {
             | BoundKind::Cpu
             | BoundKind::Processes
             | BoundKind::OpenFiles => None,
+            BoundKind::Tokens | BoundKind::Cost | BoundKind::Turns => {
+                self.plan.tally.of(breach.bound)
+            }
         };
         breach.seen = breach.seen.max(seen.unwrap_or(0));
     }

@@ -19,12 +19,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
 
 /// Bounds that can be others while a run goes on. Limits of processes cannot be set higher by anybody.
-pub(super) const RAISED_LIVE: [BoundKind; 5] = [
+pub(super) const RAISED_LIVE: [BoundKind; 8] = [
     BoundKind::Wall,
     BoundKind::Memory,
     BoundKind::Output,
     BoundKind::Disk,
     BoundKind::Cpu,
+    BoundKind::Tokens,
+    BoundKind::Cost,
+    BoundKind::Turns,
 ];
 
 /// Processes of ours beside the run's own, in its group.

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 pub(in crate::shim) fn words(bound: BoundKind, figure: u64) -> String {
     match bound {
         BoundKind::Wall => figures::duration(Duration::from_millis(figure)),
-        BoundKind::Processes | BoundKind::OpenFiles => figure.to_string(),
+        BoundKind::Processes | BoundKind::OpenFiles | BoundKind::Turns => figure.to_string(),
         _ => figure_in_words(bound, figure),
     }
 }
@@ -26,6 +26,9 @@ pub(super) fn name(bound: BoundKind) -> &'static str {
         BoundKind::Cpu => "cpu",
         BoundKind::Processes => "processes",
         BoundKind::OpenFiles => "open_files",
+        BoundKind::Tokens => "tokens",
+        BoundKind::Cost => "cost",
+        BoundKind::Turns => "turns",
     }
 }
 

@@ -115,6 +115,7 @@ impl<'a> Watch<'a> {
                 biased;
                 () = self.keeper.arbiter.bounds_changed() => self.take_over_limits()?,
                 () = self.keeper.said_too_much.notified() => self.output().await?,
+                () = self.plan.tally.news() => self.spent().await?,
                 () = wall => self.wall().await?,
                 tick = self.looks.tick() => {
                     tick?;
@@ -167,6 +168,20 @@ impl<'a> Watch<'a> {
             }
             None => Ok(()),
         }
+    }
+
+    /// What the agent has used, by its own word.
+    async fn spent(&mut self) -> io::Result<()> {
+        for bound in [BoundKind::Tokens, BoundKind::Cost, BoundKind::Turns] {
+            if let (Some(limit), Some(seen)) =
+                (self.keeper.limits.of(bound), self.plan.tally.of(bound))
+                // A run that comes to its end is not held up for what it has used already.
+                && !self.plan.is_collecting()
+            {
+                self.read(bound, seen, limit).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn look(&mut self) -> io::Result<()> {
@@ -458,6 +473,7 @@ fn at_bound(breach: &Breach) -> String {
 pub(super) fn grace_of(bound: BoundKind) -> Duration {
     match bound {
         BoundKind::Wall | BoundKind::Output => GRACE,
+        BoundKind::Tokens | BoundKind::Cost | BoundKind::Turns => GRACE,
         BoundKind::Memory
         | BoundKind::Disk
         | BoundKind::Cpu

@@ -4,10 +4,11 @@
 //! may still write. It stops reading while the journal has no room, so that the writer waits.
 
 use super::talk::{Held, Talk};
+use super::tally::SharedTally;
 use super::{Meter, Plan};
 use crate::protocol::{Stdio, StepSpec};
 use crate::redact::Redactor;
-use crate::shim::feed::Feed;
+use crate::shim::feed::{Feed, FeedFailure};
 use crate::shim::figures;
 use crate::shim::output::{ChunkCutter, LineCutter};
 use crate::shim::server::TerminalOrder;
@@ -63,6 +64,7 @@ pub(super) enum FileOutcome {
 pub(super) struct Sink {
     feed: Feed,
     meter: Arc<Meter>,
+    tally: SharedTally,
     step: StepName,
     kind: StepKind,
     activity: Arc<AtomicU64>,
@@ -83,6 +85,7 @@ impl Pumps {
         let sink = |sender: watch::Sender<()>| Sink {
             feed: plan.feed.clone(),
             meter: Arc::clone(&plan.meter),
+            tally: plan.tally.clone(),
             step: step.name.clone(),
             kind: step.kind,
             activity: Arc::clone(&activity),
@@ -122,7 +125,9 @@ impl Pumps {
                         arbiter: plan.keeper.arbiter.clone(),
                         brake: plan.keeper.brake.clone(),
                     };
-                    let (talk, task) = Talk::begin(conversation, source, stdin, sink, held)?;
+                    let messages = &plan.messages;
+                    let (talk, task) =
+                        Talk::begin(conversation, source, stdin, sink, held, messages)?;
                     streams.talk = Some(talk);
                     self.running.push(task);
                 }
@@ -222,6 +227,7 @@ impl Sink {
 impl Sink {
     /// Tells what was understood of lines that were told, and were counted, before.
     pub(super) async fn tell_of_agent(&self, at: At, event: AgentEvent) {
+        self.tally.take_in(&event);
         self.tell_freely(at, EventKind::Agent { event }).await;
     }
 
@@ -247,6 +253,11 @@ impl Sink {
     /// The stream says something.
     pub(super) fn is_active(&self) {
         self.activity.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until all that was told so far is in the journal.
+    pub(super) async fn is_durable(&self) -> Result<(), FeedFailure> {
+        self.feed.wait_durable(self.feed.newest()).await
     }
 
     /// What finds values of secrets in what is told.

@@ -11,8 +11,10 @@ use crate::redact::Stream;
 use crate::shim::arbiter::{Arbiter, Reply};
 use crate::shim::bounds::Brake;
 use crate::shim::output::LineCutter;
-use foreman_agent::{Conversation, Driver, Effect, Input, Line, Lines, Progress, driver};
-use foreman_domain::{AgentEvent, AgentOutcome, At, EventKind, LogStream, StepResult};
+use crate::shim::server::{MessagePort, Saying};
+use crate::wire::{Refusal, RpcError};
+use foreman_agent::{Conversation, Driver, Effect, Hearing, Input, Line, Lines, Progress, driver};
+use foreman_domain::{AgentEvent, AgentOutcome, At, EventKind, LogStream, MessageId, StepResult};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -62,6 +64,7 @@ impl Talk {
         stdin: Option<OwnedFd>,
         sink: Sink,
         held: Held,
+        messages: &MessagePort,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let (orders, received) = mpsc::channel(ORDERS);
         let (tells_stalled, stalled) = watch::channel(false);
@@ -82,13 +85,15 @@ impl Talk {
             begun: Instant::now(),
             progress: Progress::begin(patience.map(Duration::from_secs), Duration::ZERO),
             stalled: tells_stalled,
+            messages: messages.clone(),
         };
+        let said = ear.hears_messages().then(|| messages.open());
         let talk = Self {
             orders,
             stalled,
             speaks_both_ways: conversation.wire.speaks_both_ways(),
         };
-        Ok((talk, tokio::spawn(ear.listen(stdout, received))))
+        Ok((talk, tokio::spawn(ear.listen(stdout, received, said))))
     }
 
     /// Asks the agent to stop, as far as its protocol has a way.
@@ -153,10 +158,20 @@ struct Ear {
     begun: Instant,
     progress: Progress,
     stalled: watch::Sender<bool>,
+    messages: MessagePort,
 }
 
 impl Ear {
-    async fn listen(mut self, mut stdout: pipe::Receiver, mut orders: mpsc::Receiver<Order>) {
+    fn hears_messages(&self) -> bool {
+        self.driver.hears() != Hearing::Never
+    }
+
+    async fn listen(
+        mut self,
+        mut stdout: pipe::Receiver,
+        mut orders: mpsc::Receiver<Order>,
+        mut said: Option<mpsc::Receiver<Saying>>,
+    ) {
         self.take(Input::Begin).await;
         let mut buffer = vec![0; BUFFER];
         let (mut is_open, mut is_fresh) = (true, false);
@@ -192,6 +207,7 @@ impl Ear {
                 }
                 (request, reply) = self.questions.answered() => self.answer(&request, &reply).await,
                 () = tokio::time::sleep(next_watch) => self.watch().await,
+                Some(saying) = next(&mut said) => self.pass_on(saying).await,
                 order = orders.recv() => match order {
                     Some(Order::Interrupt) => self.take(Input::Interrupt).await,
                     Some(Order::End(result, answer)) => {
@@ -285,6 +301,42 @@ impl Ear {
         self.carry_out(effects).await;
     }
 
+    /// Something that the operator says; answered once it is in the journal.
+    async fn pass_on(&mut self, saying: Saying) {
+        let Saying {
+            message,
+            by,
+            text,
+            answer,
+        } = saying;
+        // Whoever said it has given up, and was told so.
+        if answer.is_closed() {
+            return;
+        }
+        let said = self.say(message, &by, &text).await;
+        // Who asks again is told that it is there.
+        let _ = answer.send(said);
+    }
+
+    async fn say(&mut self, message: MessageId, by: &str, text: &str) -> Result<(), RpcError> {
+        if self.messages.has(&message) {
+            return Ok(());
+        }
+        match self.driver.hears() {
+            Hearing::Hears => {}
+            Hearing::Full => {
+                return Err(Refusal::Busy.says("Too many messages wait for the agent already"));
+            }
+            Hearing::Over | Hearing::Never => {
+                return Err(Refusal::NotHeard.says("The agent has come to its end"));
+            }
+        }
+        self.take(Input::Say { by, text }).await;
+        self.messages.note(message);
+        let kept = self.sink.is_durable().await;
+        kept.map_err(|failure| Refusal::Disk.says(failure.message))
+    }
+
     async fn end(&mut self, result: &StepResult) -> (AgentOutcome, String) {
         let mut effects = Vec::new();
         self.driver.take(Input::End(result), &mut effects);
@@ -351,6 +403,14 @@ impl Ear {
     }
 }
 
+/// The next thing that is said; never, where the agent cannot be told anything.
+async fn next(said: &mut Option<mpsc::Receiver<Saying>>) -> Option<Saying> {
+    match said {
+        Some(said) => said.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Writes lines until no more come, or nobody reads them any more.
 fn write_lines(mut stdin: pipe::Sender) -> mpsc::Sender<String> {
     let (sender, mut lines) = mpsc::channel::<String>(UNREAD);
@@ -378,10 +438,13 @@ pub(in crate::shim) fn size_of(kind: &EventKind) -> usize {
         AgentEvent::ToolEnded { result, .. } => result.len(),
         AgentEvent::Retry { why, .. } => why.len(),
         AgentEvent::Problem { message } => message.len(),
+        AgentEvent::Told { text, .. } => text.len(),
         AgentEvent::Session { .. }
         | AgentEvent::Edit { .. }
         | AgentEvent::PermissionAnswered { .. }
         | AgentEvent::Usage { .. }
+        | AgentEvent::Given { .. }
+        | AgentEvent::Replayed { .. }
         | AgentEvent::Unknown { .. }
         | AgentEvent::Unreadable { .. }
         | AgentEvent::Ended { .. } => 0,

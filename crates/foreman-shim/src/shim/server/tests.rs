@@ -33,6 +33,7 @@ fn bench() -> Bench {
         arbiter: Arbiter::new(run, policy, HoldMode::Hold, feed.clone()),
         stop: StopSwitch::new(),
         terminal: TerminalPort::default(),
+        messages: MessagePort::default(),
         shells: Shells::new(feed.clone()),
         ports: Ports::new(feed.clone()),
         gauge: Gauge::new(crate::shim::disk::Disk::new(std::path::Path::new(
