@@ -49,7 +49,11 @@ impl Progress {
         match event {
             AgentEvent::Retry { why, .. } => return self.trouble = Some(why.clone()),
             AgentEvent::Problem { message } => return self.trouble = Some(message.clone()),
-            AgentEvent::Unknown { .. } | AgentEvent::Unreadable { .. } => return,
+            // What the operator said is not the model's doing, nor is what was said long ago.
+            AgentEvent::Unknown { .. }
+            | AgentEvent::Unreadable { .. }
+            | AgentEvent::Told { .. }
+            | AgentEvent::Replayed { .. } => return,
             AgentEvent::ToolStarted { call, .. } => {
                 if self.calls.len() < CALLS {
                     self.calls.insert(call.clone());
@@ -65,6 +69,7 @@ impl Progress {
             | AgentEvent::PermissionAsked { .. }
             | AgentEvent::PermissionAnswered { .. }
             | AgentEvent::Usage { .. }
+            | AgentEvent::Given { .. }
             | AgentEvent::Ended { .. } => {}
         }
         self.since = now;

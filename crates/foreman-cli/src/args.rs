@@ -586,7 +586,7 @@ mod tests {
         for wall in Wall::ALL {
             let parsed = parse(&["run", "--accept-weaker", wall.name(), "--", "x"]);
             match wall {
-                Wall::UserNamespace | Wall::Mounts | Wall::Git => {
+                Wall::Mounts | Wall::Git => {
                     let said = parsed.unwrap_err().to_string();
                     let wanted = format!("--accept-weaker {} is not possible", wall.name());
                     assert!(said.contains(&wanted), "{said}");

@@ -255,11 +255,7 @@ async fn a_missing_wall_refuses_before_anything_is_made_unless_it_is_accepted() 
         weaker.tier,
         "Network refused, files confined (weaker than it should be, as accepted)"
     );
-    for wall in [
-        foreman_domain::Wall::UserNamespace,
-        foreman_domain::Wall::Mounts,
-        foreman_domain::Wall::Git,
-    ] {
+    for wall in [foreman_domain::Wall::Mounts, foreman_domain::Wall::Git] {
         let mut request = scene.request(&["exit:0"]);
         request.accept_weaker = vec![foreman_domain::Wall::Network, wall];
         let refused = host.run_create(request).await.unwrap_err();

@@ -246,6 +246,7 @@ impl Sink {
             step: StepName("agent".to_owned()),
             kind: StepKind::Agent,
             activity: Arc::default(),
+            tally: SharedTally::default(),
             _ended: None,
         }
     }

@@ -50,7 +50,15 @@ fn bench() -> Bench {
     };
     let (stdout, heard) = pipe::pipe().unwrap();
     let sink = Sink::for_tests(feed, Arc::new(meter));
-    let (talk, _task) = Talk::begin(&conversation, heard, None, sink, held).unwrap();
+    let (talk, _task) = Talk::begin(
+        &conversation,
+        heard,
+        None,
+        sink,
+        held,
+        &MessagePort::default(),
+    )
+    .unwrap();
     Bench {
         talk,
         arbiter,
