@@ -67,6 +67,7 @@ fn one_round() -> Result<(), Box<dyn std::error::Error>> {
             sockets: launched.sockets?,
             init_pid: cage.init_pid(),
             proxy: gateway::ProxyConfig::default(),
+            forward: None,
         };
         let cancel = CancellationToken::new();
         let gateway = gateway::start(config, Arc::new(RefuseAll), cancel.clone());

@@ -24,6 +24,7 @@ mod datagrams;
 mod dial;
 mod dns;
 mod downfall;
+mod forward;
 mod gate;
 mod gate_order;
 mod holder;
@@ -45,6 +46,7 @@ mod sockets_of;
 mod udp;
 mod watch;
 
+pub use forward::{Carried, Carrier, Forward, Outer};
 pub(crate) use holder::argv;
 pub use judge::{Allowance, Attempt, Closed, ConnectionId, HolderProbe, Judge, Route, Verdict};
 pub(crate) use own_ports::listening_ports;
@@ -75,6 +77,8 @@ pub struct Config {
     pub init_pid: u32,
     /// The operator's proxies; all absent when there are none.
     pub proxy: ProxyConfig,
+    /// A name that only the cage knows, and where it leads.
+    pub forward: Option<Forward>,
 }
 
 /// The operator's proxies, as the usual environment variables write them.
@@ -188,6 +192,7 @@ fn serve<J: Judge>(
         names: names::Names::default(),
         reach: reach::Reach::new(),
         proxies: proxy::Proxies::new(&config.proxy),
+        forward: config.forward.map(Arc::new),
         packets,
         holders: Arc::new(holder::Holders::new(config.init_pid)),
         pipes: relay::Pipes::default(),
@@ -305,6 +310,7 @@ mod tests {
             sockets,
             init_pid: std::process::id(),
             proxy: ProxyConfig::default(),
+            forward: None,
         };
         let cancel = CancellationToken::new();
         (start(config, Arc::new(Nobody), cancel.clone()), cancel)

@@ -205,6 +205,7 @@ async fn probe(launched: Launched, meeting: &Path) -> Probed {
                 sockets,
                 init_pid: cage.init_pid(),
                 proxy: ProxyConfig::default(),
+                forward: None,
             };
             let gateway = gateway::start(config, Arc::new(RefuseAll), ends.clone());
             (Some(gateway), None)

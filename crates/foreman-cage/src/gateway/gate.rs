@@ -9,6 +9,7 @@ mod device;
 pub(crate) use device::Device;
 
 use super::dial::{self, Obstacle, Outside};
+use super::forward::{Forward, Outer};
 use super::inquiry::{Denial, Granted, Target, cut_before_it_was_open, millis};
 use super::judge::{Allowance, Closed, Judge};
 use super::packet::{FirstSegment, Flow, canonical};
@@ -177,12 +178,15 @@ impl<J: Judge> Gate<J> {
             Ok(granted) => granted,
             Err(denial) => return self.finish(held, &first, number, denial),
         };
-        let (outside, open) = match self.dial(flow, &granted, &gone).await {
+        let (outside, open) = match self.dial(&granted, &gone).await {
             Ok(dialled) => dialled,
             Err(denial) => return self.finish(held, &first, number, denial),
         };
         let Granted {
-            allowance, since, ..
+            allowance,
+            since,
+            forward,
+            ..
         } = granted;
         let Some(inside) = self.join(held, &first, number, &allowance).await else {
             reset(outside.stream);
@@ -194,7 +198,13 @@ impl<J: Judge> Gate<J> {
             };
             return self.shared.judge.closed(allowance.connection, how);
         };
-        self.carry(inside, outside, allowance, since).await;
+        match forward {
+            Some(forward) => {
+                self.hand_on(&forward, inside, outside, allowance, since)
+                    .await;
+            }
+            None => self.carry(inside, outside, allowance, since).await,
+        }
         drop(open);
     }
 
@@ -218,12 +228,11 @@ impl<J: Judge> Gate<J> {
     /// Connects to the other side; tells the judge when that fails.
     async fn dial(
         &self,
-        flow: Flow,
         granted: &Granted,
         gone: &CancellationToken,
     ) -> Result<(Outside, OwnedSemaphorePermit), Denial> {
         let shared = &self.shared;
-        let port = flow.destination.port();
+        let port = granted.port;
         let dialled = async {
             let closed = |_| Obstacle::Unreachable("the gateway is shutting down".to_owned());
             let open = shared.open.clone().acquire_owned().await.map_err(closed)?;
@@ -322,6 +331,35 @@ impl<J: Judge> Gate<J> {
             cut,
         };
         shared.judge.closed(allowance.connection, how);
+    }
+
+    /// As [`Self::carry`], by somebody who speaks with both sides.
+    async fn hand_on(
+        &self,
+        forward: &Forward,
+        inside: TcpStream,
+        outside: Outside,
+        allowance: Allowance,
+        since: Instant,
+    ) {
+        let counts = Arc::new(Counts::default());
+        let outer = Outer::new(outside.stream, outside.early, counts.clone());
+        let (cut, carried) = tokio::select! {
+            biased;
+            () = self.shared.cancel.cancelled() => (false, Ok(())),
+            () = allowance.cut.cancelled() => (true, Ok(())),
+            carried = forward.carrier.carry(inside, outer) => (false, carried),
+        };
+        let how = match carried {
+            Ok(()) => Closed::Ended {
+                sent: counts.sent.load(Ordering::Relaxed),
+                received: counts.received.load(Ordering::Relaxed),
+                millis: millis(since),
+                cut,
+            },
+            Err(why) => Closed::Unreachable { why },
+        };
+        self.shared.judge.closed(allowance.connection, how);
     }
 
     /// Takes inner connections from a listener until cancelled. One that nobody waits for was not

@@ -4,6 +4,7 @@
 //! covers, but that resolves to a private address which the rule does not, is asked about once more
 //! with that address.
 
+use super::forward::Forward;
 use super::judge::{Allowance, Attempt, Closed, Judge, Verdict};
 use super::packet::Flow;
 use super::proxy::{Endpoint, Way};
@@ -12,6 +13,7 @@ use super::shared::Shared;
 use foreman_domain::{Host, Protocol};
 use foreman_policy::is_this_machine;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -29,8 +31,12 @@ pub(crate) enum Denial {
 /// A flow that may go on.
 #[derive(Debug)]
 pub(crate) struct Granted {
-    /// Whom it wants to reach.
+    /// Whom it is to reach.
     pub host: Host,
+    /// Where there.
+    pub port: u16,
+    /// Who carries it there, where it is not carried as it is.
+    pub forward: Option<Arc<Forward>>,
     /// What came with the verdict.
     pub allowance: Allowance,
     /// What to dial.
@@ -71,7 +77,13 @@ impl<J: Judge> Shared<J> {
                 Host::Name(_) if protocol == Protocol::Udp && is_this_machine(&host) => {
                     "only TCP ports of this machine can be reached".to_owned()
                 }
-                Host::Name(_) => return false,
+                Host::Name(_) => {
+                    let forward = self.forward.as_ref();
+                    match forward.and_then(|one| one.refuses(protocol, &host, port)) {
+                        Some(why) => why,
+                        None => return false,
+                    }
+                }
                 Host::Address(address) => match self.reach.why_forbidden(*address) {
                     Some(why) => why,
                     None => return false,
@@ -89,8 +101,12 @@ impl<J: Judge> Shared<J> {
         flow: Flow,
         gone: &CancellationToken,
     ) -> Result<Granted, Denial> {
-        let host = self.host_of(flow);
-        let port = flow.destination.port();
+        let (mut host, mut port) = (self.host_of(flow), flow.destination.port());
+        let forward = self.forward.clone().filter(|one| one.is_meant_by(&host));
+        if let Some(forward) = &forward {
+            // From here on it is a connection to that host, like any other.
+            (host, port) = (forward.host.clone(), forward.host_port);
+        }
         if is_this_machine(&host)
             && let Some(why) = self.reach.why_own_port(port).await
         {
@@ -121,6 +137,8 @@ impl<J: Judge> Shared<J> {
             let since = Instant::now();
             let granted = |target| Granted {
                 host: host.clone(),
+                port,
+                forward: forward.clone(),
                 allowance: allowance.clone(),
                 target,
                 since,

@@ -93,6 +93,12 @@ async fn serve<J: Judge>(shared: &Shared<J>, mut stream: TcpStream) {
 
 fn reply<J: Judge>(shared: &Shared<J>, protocol: Protocol, query: &[u8]) -> Option<Vec<u8>> {
     answer(&shared.names, query, |notice| match notice {
+        // A name of ours, which says nothing to anybody.
+        Notice::FirstLookup(name)
+            if shared
+                .forward
+                .as_ref()
+                .is_some_and(|forward| forward.name == name) => {}
         Notice::FirstLookup(name) => shared.judge.looked_up(&name),
         Notice::Refused { text, why } => {
             let shown: String = text.chars().take(253).collect();

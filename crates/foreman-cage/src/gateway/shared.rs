@@ -2,6 +2,7 @@
 
 use super::datagrams::Packets;
 use super::downfall::Downfall;
+use super::forward::Forward;
 use super::holder::Holders;
 use super::judge::{HolderProbe, Judge};
 use super::names::Names;
@@ -29,6 +30,8 @@ pub(crate) struct Shared<J> {
     pub reach: Reach,
     /// The operator's proxies.
     pub proxies: Proxies,
+    /// A name that leads elsewhere.
+    pub forward: Option<Arc<Forward>>,
     /// Sends packets into the cage.
     pub packets: Arc<Packets>,
     /// Who is behind what.

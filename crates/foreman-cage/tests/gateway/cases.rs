@@ -128,6 +128,7 @@ impl Run {
             sockets: cage.take_sockets(),
             init_pid: cage.init_pid(),
             proxy,
+            forward: None,
         };
         let gateway = gateway::start(config, table.clone(), cancel.clone());
         assert!(gateway.failure().is_none());

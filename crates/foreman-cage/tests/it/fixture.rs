@@ -174,6 +174,7 @@ pub fn serve<F: Future<Output = ()>>(launched: Launched, case: impl FnOnce(Runni
                 sockets,
                 init_pid: cage.init_pid(),
                 proxy: ProxyConfig::default(),
+                forward: None,
             };
             gateway::start(config, Arc::new(RefuseAll), cancel.clone())
         });

@@ -423,6 +423,7 @@ async fn prove(
                 sockets,
                 init_pid: cage.init_pid(),
                 proxy,
+                forward: None,
             };
             let judge = Arc::new(desk.arbiter.clone());
             let gateway = gateway::start(config, judge, gateway_ends.clone());
