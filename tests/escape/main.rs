@@ -7,6 +7,7 @@ mod egress;
 mod files;
 mod git;
 mod ground;
+mod keys;
 mod manifest;
 mod names;
 mod plane;
@@ -63,6 +64,7 @@ fn all() -> Vec<Attack> {
     all.extend(sockets::attacks());
     all.extend(files::attacks());
     all.extend(git::attacks());
+    all.extend(keys::attacks());
     all.extend(plane::attacks());
     all.extend(bounds::attacks());
     all

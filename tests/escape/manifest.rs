@@ -12,7 +12,7 @@ const SECTIONS: [(&str, usize); 7] = [
     ("IPC and process", 11),
     ("Filesystem and git", 14),
     ("Bounds", 6),
-    ("Secrets", 3),
+    ("Secrets", 4),
     ("Policy plane", 9),
 ];
 

@@ -9,6 +9,7 @@ mod going_on;
 mod holds;
 mod input;
 mod keeping;
+mod keys;
 mod lives;
 mod orders;
 mod outcomes;
@@ -54,6 +55,7 @@ fn cases(stage: &Stage, who: Who) -> Vec<Case<'_>> {
         cases.extend(gate::cases(stage));
         cases.extend(input::cases(stage));
         cases.extend(keeping::cases(stage));
+        cases.extend(keys::cases(stage));
         cases.extend(policy::cases(stage));
         cases.extend(preparing::cases(stage));
         cases.extend(bounds::cases(stage));

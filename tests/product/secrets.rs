@@ -10,7 +10,7 @@ use std::io::Write;
 use std::process::Stdio;
 
 /// It can stand in a host name.
-const VALUE: &str = "tr0ub4dor-and-3-Horses";
+pub const VALUE: &str = "tr0ub4dor-and-3-Horses";
 
 pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
     cases_of!(
@@ -29,7 +29,7 @@ pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
 }
 
 /// A product with a data directory of its own, in which `API_KEY` is kept in a file.
-fn with_key<'a>(stage: &'a Stage, name: &str) -> Result<Product<'a>> {
+pub fn with_key<'a>(stage: &'a Stage, name: &str) -> Result<Product<'a>> {
     let data = stage.bench.scratch(&format!("secret-{name}"))?;
     let product = stage.product()?.with_data(&data);
     let ran = set(&product, &["API_KEY", "--store", "file"], VALUE)?;
@@ -61,7 +61,7 @@ fn set(product: &Product<'_>, arguments: &[&str], value: &str) -> Result<Ran> {
 }
 
 /// Files of the data directory with the value in them, but the store itself.
-fn kept_in(stage: &Stage, product: &Product<'_>) -> Result<String> {
+pub fn kept_in(stage: &Stage, product: &Product<'_>) -> Result<String> {
     let script = format!("grep -rlaiF -e '{VALUE}' . | grep -vx ./state/secrets.json || true");
     stage.bench.shell(&product.data(), &script)
 }
@@ -114,7 +114,7 @@ fn a_secret_reaches_the_agent_and_is_in_no_file_and_no_command_line(stage: &Stag
 
 /// Processes of the host with the value on their command line, and our own with it in their environment. What
 /// runs in a cage has it there, which only its own account can read.
-fn saying_processes() -> Result<Vec<String>> {
+pub fn saying_processes() -> Result<Vec<String>> {
     let mut saying = Vec::new();
     for entry in std::fs::read_dir("/proc")?.flatten() {
         let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();

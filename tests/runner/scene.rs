@@ -154,6 +154,7 @@ impl Scene {
             base: worktree.base_commit,
             proxy: ProxySettings::default(),
             secrets: Vec::new(),
+            key: None,
             continues: None,
         };
         let place = Place {

@@ -29,6 +29,6 @@ pub use lines::{LONGEST_LINE, Lines};
 pub use map::{Emit, LineMap, Rule};
 pub use outcome::Standing;
 pub use port::{Conversation, Driver, Effect, Hearing, Input, Line, SECRET_MARK, Wire, driver};
-pub use profile::{HoldLimit, HomeFile, Profile, ProfileError, profile, profiles};
+pub use profile::{HoldLimit, HomeFile, KeyProfile, Profile, ProfileError, profile, profiles};
 pub use progress::{Progress, Stalled};
 pub use text::PIECE as LONGEST_TEXT;

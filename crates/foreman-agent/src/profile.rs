@@ -50,6 +50,12 @@ pub struct Profile {
     pub keeps: Vec<String>,
     /// Files of the operator's home that hold logins and providers; lent by consent only.
     pub logins: Vec<String>,
+    /// Those of them that hold nothing but tokens, which it renews: given back where the operator said so.
+    #[serde(default)]
+    pub writes_back: Vec<String>,
+    /// How it is led to a forwarder that adds a key; none where it cannot be.
+    #[serde(default)]
+    pub key: Option<KeyProfile>,
     /// Hosts with ports that it cannot work without.
     pub hosts: Vec<String>,
     /// Hosts that it tries by itself, and can do without; the tools that it runs may mean them, too.
@@ -98,6 +104,27 @@ pub struct HomeFile {
     pub path: String,
     /// Its text.
     pub text: String,
+}
+
+/// How an agent sends what it asks of its model to another place, and what its model's host expects.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyProfile {
+    /// The model's host.
+    pub host: String,
+    /// What stands before its paths there: empty, or with a slash before it and none behind.
+    pub path: String,
+    /// The field of a request that the key is sent in.
+    pub header: String,
+    /// What stands before it there.
+    #[serde(default)]
+    pub prefix: String,
+    /// Variables, in which `{base}` stands for the address of the other place with the path, and
+    /// `{placeholder}` for what stands for the key in the cage.
+    pub environment: BTreeMap<String, String>,
+    /// Files for its home in the same way, instead of those that it has else.
+    #[serde(default)]
+    pub files: Vec<HomeFile>,
 }
 
 /// A profile cannot be used.
@@ -156,7 +183,8 @@ fn parse(name: &str, text: &str) -> Result<Profile, ProfileError> {
     let is_plain = |path: &String| {
         !path.is_empty() && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
     };
-    let files = profile.files.iter().map(|file| &file.path);
+    let of_key = profile.key.iter().flat_map(|key| &key.files);
+    let files = profile.files.iter().chain(of_key).map(|file| &file.path);
     for path in profile
         .keeps
         .iter()
@@ -165,6 +193,11 @@ fn parse(name: &str, text: &str) -> Result<Profile, ProfileError> {
     {
         if !is_plain(path) {
             return Err(unsound(format!("{path} is no path below a home")));
+        }
+    }
+    for path in &profile.writes_back {
+        if !profile.logins.contains(path) {
+            return Err(unsound(format!("{path} is written back and never lent")));
         }
     }
     for path in profile.logins.iter().chain(files) {
@@ -280,6 +313,25 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_never_in_what_an_agent_is_given_and_its_place_is() {
+        for profile in profiles().unwrap() {
+            let Some(key) = profile.key else { continue };
+            let texts = key.environment.values();
+            let texts: Vec<_> = texts
+                .chain(key.files.iter().map(|file| &file.text))
+                .collect();
+            let has = |mark: &str| texts.iter().any(|text| text.contains(mark));
+            assert!(has("{base}") && has("{placeholder}"), "{}", profile.name);
+            assert!(
+                key.path.is_empty() || key.path.starts_with('/'),
+                "{}",
+                profile.name
+            );
+            assert!(key.host.contains('.'), "{}", profile.name);
+        }
+    }
+
+    #[test]
     fn a_prompt_is_one_argument_and_never_an_option() {
         let pi = profile("pi").unwrap();
         let argv = pi.argv("/opt/pi", &conversation("--help me; {model}"), Some("a/b"));
@@ -337,6 +389,10 @@ mod tests {
             ("keeps = [\".pi\"]", "keeps = [\"../x\"]"),
             ("keeps = [\".pi\"]", "keeps = [\".pip\"]"),
             ("wire = \"lines\"", "wire = \"acp\""),
+            (
+                "writes_back = [\".pi/agent/auth.json\"]",
+                "writes_back = [\".pi/agent/other.json\"]",
+            ),
         ] {
             assert!(text.contains(good));
             assert!(parse("pi", &text.replace(good, bad)).is_err(), "{bad}");

@@ -270,9 +270,28 @@ pub struct RunArgs {
         help_heading = "An agent by name"
     )]
     pub model: Option<String>,
-    /// Copy your login and settings of this agent into the run's own home, where the agent can read them.
-    #[arg(long, requires = "agent", help_heading = "An agent by name")]
-    pub lend_login: bool,
+    /// Copy your login and settings of this agent into the run's own home, where the agent can read them. With
+    /// `refresh`, tokens that it renewed are written back when the run has ended.
+    #[arg(
+        long,
+        requires = "agent",
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "copy",
+        help_heading = "An agent by name"
+    )]
+    pub lend_login: Option<LendLogin>,
+    /// Add this secret, outside of the cage, to what the agent asks of its model, and send it to that host only:
+    /// the agent never has it. HOST[:PORT][/PATH] where its model is elsewhere than usual.
+    #[arg(
+        long,
+        requires = "agent",
+        conflicts_with = "lend_login",
+        value_name = "NAME[=HOST]",
+        help_heading = "An agent by name"
+    )]
+    pub key: Option<String>,
     /// What the agent is to do.
     // Both have their place by number: whoever changes one of them puts it behind the other.
     #[arg(
@@ -291,6 +310,15 @@ pub struct RunArgs {
         value_name = "CMD"
     )]
     pub argv: Vec<String>,
+}
+
+/// What becomes of a login that is lent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LendLogin {
+    /// A copy, which stays with the run.
+    Copy,
+    /// A copy, of which renewed tokens are written back.
+    Refresh,
 }
 
 /// Arguments of `foreman demo`.

@@ -260,7 +260,8 @@ impl Card {
             expect: tokens::of_block(&self.block, self.run.revision, &self.offers),
             candidates: candidates(&self.offers),
             decided: self.decided.clone(),
-            secrets_notice: details.and_then(|details| details.secrets_notice()),
+            secrets_notice: details
+                .and_then(|details| details.notice_about(Some(&self.block.subject))),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::gate::sync::short;
 use crate::layout::inside_a_repository;
 use crate::path_rules::{Own, binds_of};
 use crate::policies::open_repository;
+use crate::programs::agent_key;
 use crate::programs::agents::{login_path, operator_path};
 use crate::programs::harness::{self, Harness};
 use crate::programs::refuse_unseen;
@@ -28,7 +29,7 @@ use foreman_domain::{
     RunEvent, RunId, RunState, Tier, sanitize_line,
 };
 use foreman_git::{GitError, Repository, Worktree};
-use foreman_policy::{Bounds, Policy};
+use foreman_policy::{Bounds, Policy, SecretUse};
 use foreman_store::{NewRun, RequestKey};
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -68,6 +69,7 @@ impl Engine {
             plan.pre.base_commit.clone_from(&going_on.follows.head);
         }
         let tier = self.tier_for(&request).await?;
+        refuse_key_without_a_gateway(&plan, tier.0)?;
 
         let id = RunId::from_random(rand::random());
         let turn = self.turn(&id).await;
@@ -152,6 +154,8 @@ impl Engine {
             toolchains: plan.toolchains.views.clone(),
             secrets: plan.layers.secrets.clone(),
             secret_versions: std::collections::BTreeMap::new(),
+            key: plan.work.harness.as_ref().and_then(|one| one.key.clone()),
+            lent: Vec::new(),
         }
     }
 
@@ -206,6 +210,7 @@ impl Engine {
                 let mut found = self.harness(choice, &account).await?;
                 found.give_way_to(&request.env);
                 found.open(&mut layers)?;
+                self.check_key(&found, &layers.secrets).await?;
                 Some(found)
             }
             None => None,
@@ -283,6 +288,22 @@ impl Engine {
             work,
             project,
         })
+    }
+
+    /// A key that is not there, or is none, is said now too.
+    async fn check_key(&self, harness: &Harness, handed: &[SecretUse]) -> Result<(), Failure> {
+        let Some(key) = &harness.key else {
+            return Ok(());
+        };
+        if handed.iter().any(|secret| secret.name == key.secret) {
+            let what = format!(
+                "the secret {} is handed to the run already, so it would not stay outside of the cage",
+                key.secret
+            );
+            return Err(Failure::new(Code::BadInput, what).hint("Keep --secret or --key."));
+        }
+        let (secrets, _) = self.handed(&[key.handed_as()]).await?;
+        secrets.iter().try_for_each(agent_key::check_value)
     }
 
     /// An agent by its name: on this process's search path, else on that of the operator's login shell.
@@ -484,6 +505,10 @@ fn opening(plan: &Plan, details: &RunDetails) -> Vec<EventKind> {
             .secrets_notice()
             .map(|message| EventKind::Warning { message }),
     );
+    first.extend(details.key.as_ref().map(|key| EventKind::Progress {
+        stage: "key".into(),
+        message: agent_key::notice(key),
+    }));
     let warnings = plan.pre.warnings.iter().chain(&plan.layers.warnings);
     first.extend(
         warnings
@@ -527,6 +552,25 @@ fn refuse_unmeasured(bounds: &Bounds, agent: Option<&Profile>) -> Result<(), Fai
         }
         _ => Ok(()),
     }
+}
+
+/// A key is added by the gateway's side of the cage, which other tiers do not have.
+fn refuse_key_without_a_gateway(plan: &Plan, tier: Tier) -> Result<(), Failure> {
+    let has_key = plan
+        .work
+        .harness
+        .as_ref()
+        .is_some_and(|one| one.key.is_some());
+    if !has_key || tier == Tier::Full {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Code::Usage,
+        "a key can be added outside of a cage only where the cage's network is captured",
+    )
+    .hint(
+        "`foreman doctor` says what this machine lacks; --secret hands the key to the run itself.",
+    ))
 }
 
 /// Why nothing can start from a repository, or from the branch that was named.

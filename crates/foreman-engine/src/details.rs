@@ -2,11 +2,12 @@
 
 use crate::api::{BaseView, ChangeCounts, ToolchainView};
 use crate::failures::{internal, io};
+use crate::programs::login::LentFile;
 use foreman_domain::{Code, Failure, RunId, Spent, Tier};
 use foreman_git::{GitError, Repository, Worktree};
 use foreman_policy::{Bounds, SecretUse};
 use foreman_shim::ProcessIdentity;
-use foreman_shim::protocol::{RunFiles, ShimIdentity, cage_identity};
+use foreman_shim::protocol::{Key, RunFiles, ShimIdentity, cage_identity};
 use foreman_store::StoredRun;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -94,6 +95,12 @@ pub(crate) struct RunDetails {
     /// The version of each that it was handed, by name.
     #[serde(default)]
     pub secret_versions: BTreeMap<String, String>,
+    /// The secret that is added outside to what it asks of one host, by name.
+    #[serde(default)]
+    pub key: Option<Key>,
+    /// Its agent's login, as it was lent to be written back.
+    #[serde(default)]
+    pub lent: Vec<LentFile>,
 }
 
 /// A session of an agent's that a follow-up goes on with.

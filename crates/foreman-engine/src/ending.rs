@@ -58,6 +58,9 @@ impl Engine {
             }
             (None, None) => (self.undo_unstarted(&details, &mut events).await, true),
         };
+        if details.shim().is_some() {
+            events.extend(self.give_back_login(&details).await?);
+        }
         events.extend(defuse(&details).await?);
         let is_undone = exit.is_none() && details.shim().is_none();
         let mut kept = details.clone();

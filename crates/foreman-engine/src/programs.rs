@@ -5,10 +5,12 @@
 //! so that `-- my-agent` means the same inside as outside. An agent that is nowhere is not refused
 //! here: the setup command may make it, and the cage says where it looked.
 
+pub(crate) mod agent_key;
 pub(crate) mod agents;
 pub(crate) mod asking;
 pub(crate) mod handed_on;
 pub(crate) mod harness;
+pub(crate) mod login;
 pub(crate) mod patience;
 
 use foreman_cage::Bind;

@@ -15,9 +15,11 @@ pub(crate) use changes::no_secret_in;
 use crate::api::{SecretRef, SecretSet, SecretStore, SecretView, Secrets};
 use crate::details::RunDetails;
 use crate::engine::Engine;
+use crate::programs::agent_key;
 use file::FileStore;
-use foreman_domain::{At, Code, Failure};
+use foreman_domain::{At, Code, Failure, Host, Protocol, Subject};
 use foreman_policy::{SecretUse, is_secret_name};
+use foreman_shim::protocol::Key;
 use foreman_shim::redact::why_unfit;
 use foreman_shim::secrets::{MOST, Secret};
 use std::collections::BTreeMap;
@@ -182,6 +184,24 @@ impl RunDetails {
     /// As [`notice`], of this run.
     pub fn secrets_notice(&self) -> Option<String> {
         notice(&self.secrets)
+    }
+
+    /// The same on a card about this subject, or where the run is shown when there is none: with a word about
+    /// a key, where it is sent there.
+    pub fn notice_about(&self, subject: Option<&Subject>) -> Option<String> {
+        let is_sent = |key: &&Key| match subject {
+            None => true,
+            Some(Subject::Egress {
+                protocol: Protocol::Tcp,
+                host: Host::Name(host),
+                port,
+                ..
+            }) => *host == key.host && *port == key.port,
+            Some(_) => false,
+        };
+        let key = self.key.as_ref().filter(is_sent).map(agent_key::notice);
+        let sentences: Vec<_> = self.secrets_notice().into_iter().chain(key).collect();
+        (!sentences.is_empty()).then(|| sentences.join(". "))
     }
 }
 

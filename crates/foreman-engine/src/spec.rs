@@ -151,6 +151,7 @@ pub(crate) fn spec(parts: Parts<'_>) -> RunSpec {
         base: details.worktree.base_commit.clone(),
         proxy: proxy(parts.proxy),
         secrets: details.secrets.clone(),
+        key: details.key.clone(),
         continues: None,
     }
 }

@@ -70,7 +70,7 @@ impl Pipe {
                 why: "its repository was not packed",
             });
         };
-        if !launch.spec.secrets.is_empty() {
+        if !launch.spec.handed_over().is_empty() {
             return Err(RunnerError::Unsupported {
                 place: self.dial.place().to_owned(),
                 why: "secrets are not handed to a run elsewhere",

@@ -82,6 +82,9 @@ const VARIABLES: &[&str] = &[
     "TMPDIR",
     "XDG_RUNTIME_DIR",
     "FOREMAN_LOG",
+    // Which certificate authorities the operator trusts; a cage has no part in it.
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
 ];
 
 /// Starts `program run spec_file` detached, hands it the secrets that the spec names, and waits until it
@@ -108,7 +111,7 @@ pub fn start_shim(
         .map_err(log_error)?;
     let input = match secrets {
         [] => Stdio::null(),
-        secrets => sealed(secrets)
+        secrets => sealed(parts(&spec, secrets)?)
             .map_err(|source| StartError::Secrets { source })?
             .into(),
     };
@@ -193,6 +196,18 @@ fn reap_when_it_ends(mut child: Child) {
         .name("reap-shim".to_owned())
         .stack_size(64 << 10)
         .spawn(move || child.wait());
+}
+
+/// What steps get, and the key behind it.
+fn parts<'a>(spec: &RunSpec, secrets: &'a [Secret]) -> Result<[&'a [Secret]; 2], StartError> {
+    let split = secrets.split_at_checked(spec.secrets.len());
+    let (of_steps, key) = split.ok_or_else(|| StartError::Secrets {
+        source: io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "there are fewer than the spec names",
+        ),
+    })?;
+    Ok([of_steps, key])
 }
 
 fn read_spec(path: &Path) -> Result<RunSpec, StartError> {

@@ -2,7 +2,7 @@
 //!
 //! One shim process carries one run to its end and outlives the engine that started it. This library
 //! is what both sides share ([`protocol`], [`journal`], [`client`], [`launch`], [`ground`],
-//! [`secrets`], [`redact`]) and, as [`shim`], the
+//! [`secrets`], [`redact`], [`forward`]) and, as [`shim`], the
 //! supervisor itself; the binary only parses its command line.
 //!
 //! It knows nothing of databases, repositories or windows. Everything it hears from a cage is hostile
@@ -10,6 +10,7 @@
 
 pub mod client;
 pub mod doctor;
+pub mod forward;
 pub mod ground;
 mod identity;
 pub mod journal;

@@ -48,9 +48,55 @@ pub struct RunSpec {
     /// shim's standard input, and in no file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<SecretUse>,
+    /// A secret that is never in the cage: it is added to what the cage asks of one host. Its value is handed
+    /// over behind those of `secrets`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Key>,
     /// Set for a later supervisor of a run that has had one before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<Continues>,
+}
+
+/// A secret that is sent to one host, and to nobody else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// Its name in the store.
+    pub secret: String,
+    /// The field of a request that it is sent in, for example `authorization`.
+    pub header: String,
+    /// What stands before it there, for example `Bearer `.
+    #[serde(default)]
+    pub prefix: String,
+    /// The only host that it is sent to, over TLS.
+    pub host: String,
+    /// Where there.
+    pub port: u16,
+}
+
+impl Key {
+    /// As what it is handed over; no variable ever has it.
+    #[must_use]
+    pub fn handed_as(&self) -> SecretUse {
+        SecretUse {
+            name: self.secret.clone(),
+            variable: self.secret.clone(),
+        }
+    }
+}
+
+impl RunSpec {
+    /// What it is handed over in memory, in this order.
+    #[must_use]
+    pub fn handed_over(&self) -> Vec<SecretUse> {
+        handed_over(&self.secrets, self.key.as_ref())
+    }
+}
+
+/// What a run with these secrets and this key is handed over in memory, in this order.
+#[must_use]
+pub fn handed_over(secrets: &[SecretUse], key: Option<&Key>) -> Vec<SecretUse> {
+    let key = key.map(Key::handed_as);
+    secrets.iter().cloned().chain(key).collect()
 }
 
 /// Where the earlier supervisors of a run left off. Their journal is gone on with.

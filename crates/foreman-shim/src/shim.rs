@@ -15,6 +15,7 @@ mod feed;
 mod fence;
 mod figures;
 mod gauge;
+mod handed;
 mod output;
 mod plan;
 mod pointer;

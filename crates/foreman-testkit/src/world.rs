@@ -210,6 +210,30 @@ impl World {
             .collect())
     }
 
+    /// Heads of the requests over TLS that named this host.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn asked(&self, host: &str) -> Result<Vec<String>> {
+        let named = format!("host: {host}\r\n");
+        let mut heads = self.asked_all()?;
+        heads.retain(|head| head.to_ascii_lowercase().contains(&named));
+        Ok(heads)
+    }
+
+    /// Heads of all requests over TLS.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn asked_all(&self) -> Result<Vec<String>> {
+        let text = match fs::read_to_string(self.folder.join("asked.jsonl")) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            read => read?,
+        };
+        let lines = text.lines();
+        lines.map(|line| Ok(serde_json::from_str(line)?)).collect()
+    }
+
     /// What the far side's servers and the world itself wrote to standard error.
     #[must_use]
     pub fn log(&self) -> String {

@@ -290,6 +290,10 @@ export type AgentChoice = {
 	model?: string | null,
 	/**  Copies the operator's login and settings of this agent into the run's own home. */
 	lend_login?: boolean,
+	/**  Writes back, when the run has ended, the tokens of it that the agent renewed. */
+	refresh_login?: boolean,
+	/**  A secret that is added, outside of the cage, to what the agent asks of its model. */
+	key?: KeyUse | null,
 };
 
 /**  One agent of several. */
@@ -2012,6 +2016,24 @@ export type KeepAwake =
 "power" | 
 /**  Always, on battery down to the floor. */
 "always";
+
+/**  Where a key is sent: over TLS, to this host only. */
+export type KeyPlace = {
+	/**  The host, canonical. */
+	host: string,
+	/**  Its port. */
+	port: number,
+	/**  What the agent puts before its own paths; empty, or with a slash before it and none behind. */
+	path?: string,
+};
+
+/**  A secret that is added to what an agent asks of its model's host, outside of its cage. */
+export type KeyUse = {
+	/**  Its name in the store. */
+	name: string,
+	/**  Where the model is; the agent's usual place when absent. */
+	to?: KeyPlace | null,
+};
 
 /**  A repository that had runs. */
 export type KnownRepo = {

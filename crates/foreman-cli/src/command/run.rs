@@ -2,7 +2,7 @@
 
 use super::{Done, absolute};
 use crate::answer::Answer;
-use crate::args::{AttachArgs, RunArgs, RunName};
+use crate::args::{AttachArgs, LendLogin, RunArgs, RunName};
 use crate::error::CliError;
 use crate::paint::Tone;
 use crate::terminal;
@@ -102,11 +102,15 @@ pub(super) fn request(args: RunArgs, answer: &Answer) -> Result<RunCreate, Failu
         foreman_policy::parse_allow(allow).map_err(bad_policy)?;
     }
     let prompt = args.task.unwrap_or_default();
+    let key = args.key.as_deref().map(foreman_policy::parse_key_use);
+    let key = key.transpose().map_err(bad_policy)?;
     let agent = args.agent.map(|name| AgentChoice {
         name,
         prompt,
         model: args.model,
-        lend_login: args.lend_login,
+        lend_login: args.lend_login.is_some(),
+        refresh_login: args.lend_login == Some(LendLogin::Refresh),
+        key,
     });
     Ok(RunCreate {
         repo: absolute(&args.repo)?,

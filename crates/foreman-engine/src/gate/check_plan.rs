@@ -45,6 +45,8 @@ impl CheckPlan {
     pub fn of(spec: &RunSpec, outside: &[Bind], checks: &[String]) -> Self {
         let mut spec = spec.clone();
         spec.cage.binds = outside.to_vec();
+        // No model has a part in a check.
+        spec.key = None;
         spec.steps.retain(|step| step.kind == StepKind::Setup);
         Self {
             spec,

@@ -107,7 +107,8 @@ fn every_key_of_an_order_is_read() {
             &"recurrence",
             &"agent",
             &"model",
-            &"lend_login"
+            &"lend_login",
+            &"key"
         ],
         "untested keys"
     );
@@ -121,6 +122,30 @@ fn an_agent_is_ordered_by_its_name() {
     assert!(run.argv.is_empty());
     assert_eq!((agent.name.as_str(), agent.lend_login), ("pi", true));
     assert_eq!(agent.model.as_deref(), Some("small"));
+    assert!(!agent.refresh_login && agent.key.is_none());
+}
+
+#[test]
+fn an_order_names_how_its_agent_is_logged_in() {
+    let head = "repo = \"/r\"\nagent = \"pi\"\nprompt = \"Do it.\"\n";
+    let agent = |line: &str| {
+        let drafts = read("a.toml", &format!("{head}{line}\n"));
+        drafts[0].spec.run.agent.clone().unwrap()
+    };
+    let refreshed = agent("lend_login = \"refresh\"");
+    assert!(refreshed.lend_login && refreshed.refresh_login);
+    let keyed = agent("key = \"API_KEY=router.example/api/v1\"")
+        .key
+        .unwrap();
+    assert_eq!(keyed.to_string(), "API_KEY=router.example/api/v1");
+    for (line, why) in [
+        ("lend_login = \"always\"", "\"refresh\""),
+        ("key = \"sk live\"", "this is neither"),
+        ("key = true", "a text"),
+    ] {
+        let message = refused("a.toml", &format!("{head}{line}\n"));
+        assert!(message.contains(why), "{line}: {message}");
+    }
 }
 
 #[test]

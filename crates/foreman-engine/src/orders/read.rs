@@ -8,8 +8,8 @@ use crate::api::{
 };
 use foreman_domain::{At, Code, Failure, OrderId, Wall};
 use foreman_policy::{
-    Bounds, SecretUse, Toolchain, parse_allow, parse_bounds, parse_duration, parse_secret_use,
-    parse_toolchains,
+    Bounds, KeyUse, SecretUse, Toolchain, parse_allow, parse_bounds, parse_duration, parse_key_use,
+    parse_secret_use, parse_toolchains,
 };
 use foreman_schedule::{
     Autonomy, Cadence, Complexity, Enforcement, Hints, Impact, Missed, Recurrence, ScopeClaim,
@@ -54,6 +54,7 @@ pub(super) const KEYS: &[&str] = &[
     "agent",
     "model",
     "lend_login",
+    "key",
     "estimate_wall",
 ];
 /// Those of them that stand for all orders of a file when they stand above them.
@@ -100,7 +101,7 @@ pub(super) fn order(
         Some(Value::Text(_)) => (Vec::new(), by_name(section)?),
         _ => (agents(section)?, None),
     };
-    let astray = ["model", "lend_login"]
+    let astray = ["model", "lend_login", "key"]
         .into_iter()
         .find(|key| agent.is_none() && section.get(key).is_some());
     if let Some(key) = astray {
@@ -464,12 +465,31 @@ fn by_name(section: &Section<'_>) -> Result<Option<AgentChoice>, Failure> {
     let Some(name) = section.text("agent")? else {
         return Ok(None);
     };
+    let (lend_login, refresh_login) = login(section)?;
     Ok(Some(AgentChoice {
         name: name.to_owned(),
         prompt: String::new(),
         model: section.text("model")?.map(str::to_owned),
-        lend_login: section.flag("lend_login")?,
+        lend_login: lend_login || refresh_login,
+        refresh_login,
+        key: key(section)?,
     }))
+}
+
+/// Whether a login is lent, and whether it is written back.
+fn login(section: &Section<'_>) -> Result<(bool, bool), Failure> {
+    match section.get("lend_login").map(|node| &node.value) {
+        Some(Value::Text(text)) if text == "refresh" => Ok((true, true)),
+        Some(Value::Text(_)) => Err(section
+            .at_key("lend_login", "is true, false or \"refresh\"")
+            .hint("With \"refresh\", tokens that the agent renewed are written back when the run has ended.")),
+        _ => Ok((section.flag("lend_login")?, false)),
+    }
+}
+
+fn key(section: &Section<'_>) -> Result<Option<KeyUse>, Failure> {
+    let read = section.text("key")?.map(parse_key_use).transpose();
+    read.map_err(|error| section.because("key", crate::failures::policy(error.code(), &error)))
 }
 
 fn agents(section: &Section<'_>) -> Result<Vec<AgentDraft>, Failure> {

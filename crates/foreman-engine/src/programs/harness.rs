@@ -3,17 +3,21 @@
 //!
 //! Of this machine an agent sees its own package and, where it needs one, the Node.js that starts it, read-only. Its
 //! home is the run's own. Files that the operator keeps for it (logins, its list of models) are copied into that
-//! home only where the operator said so for this run; what the agent makes of them never comes back.
+//! home only where the operator said so for this run; what the agent makes of them comes back only where that was
+//! said, too ([`super::login`]).
 
+use super::agent_key::{self, Led};
 use super::agents::{is_program, places};
+use super::login::LentFile;
 use crate::api::AgentChoice;
 use crate::environment::Account;
 use crate::failures::{internal, io, policy as policy_failure};
 use crate::policies::Layers;
-use foreman_agent::{Conversation, Profile, ProfileError, profile, profiles};
+use foreman_agent::{Conversation, HomeFile, Profile, ProfileError, profile, profiles};
 use foreman_cage::Bind;
 use foreman_domain::{Code, Failure, Host, Protocol, Subject, sanitize_line};
 use foreman_policy::{Denial, Layer, Origin, RuleId, parse_policy};
+use foreman_shim::protocol::Key;
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -44,6 +48,10 @@ pub(crate) struct Harness {
     /// What its profile refuses at once.
     refuses: Vec<Denial>,
     files: Vec<(String, Vec<u8>)>,
+    /// What is added outside to what it asks of its model.
+    pub key: Option<Key>,
+    /// Files of the login that are to be written back.
+    pub lent: Vec<LentFile>,
 }
 
 impl std::fmt::Debug for Harness {
@@ -78,7 +86,7 @@ pub(crate) fn check(choice: &AgentChoice) -> Result<(), Failure> {
         return Err(Failure::new(Code::BadInput, what)
             .hint("Say it in its own settings, and lend them: --lend-login."));
     }
-    Ok(())
+    agent_key::check(choice, &known)
 }
 
 fn known(name: &str) -> Result<Profile, Failure> {
@@ -150,17 +158,26 @@ impl Harness {
             starts.insert(0, text_of(&node)?);
             reads.push(node);
         }
-        let files = files(&profile, choice.lend_login, &account.home)?;
+        let mut env = profile.environment.clone();
+        let led = agent_key::led(choice, &profile);
+        let of_key = led.as_ref().map_or(&[][..], |led| led.files.as_slice());
+        let files = files(&profile, of_key, choice.lend_login, &account.home)?;
+        let key = led.map(|Led { key, env: own, .. }| {
+            env.extend(own);
+            key
+        });
         let mut found = Self {
             argv: Vec::new(),
             conversation,
-            env: profile.environment.clone().into_iter().collect(),
+            env: env.into_iter().collect(),
             rules: rules(&profile, &reads)?,
             refuses: refuses(&profile),
+            lent: to_write_back(choice, &profile.writes_back, &files),
             profile,
             starts,
             model: choice.model.clone(),
             files,
+            key,
         };
         found.begin();
         Ok(found)
@@ -349,7 +366,12 @@ fn refuses(profile: &Profile) -> Vec<Denial> {
 }
 
 /// The files for its home: the operator's, where they are lent, else those of the profile.
-fn files(profile: &Profile, lend: bool, home: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+fn files(
+    profile: &Profile,
+    of_key: &[HomeFile],
+    lend: bool,
+    home: &Path,
+) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let mut files = Vec::new();
     for path in profile.logins.iter().filter(|_| lend) {
         if let Some(bytes) = lent(&home.join(path))? {
@@ -367,12 +389,24 @@ fn files(profile: &Profile, lend: bool, home: &Path) -> Result<Vec<(String, Vec<
             Failure::new(Code::NotFound, what).hint(format!("Looked for: {}.", names.join(", ")))
         );
     }
-    for file in &profile.files {
+    for file in of_key.iter().chain(&profile.files) {
         if !files.iter().any(|(path, _)| *path == file.path) {
             files.push((file.path.clone(), file.text.clone().into_bytes()));
         }
     }
     Ok(files)
+}
+
+/// Of the files that are lent, those that come back.
+fn to_write_back(
+    choice: &AgentChoice,
+    paths: &[String],
+    files: &[(String, Vec<u8>)],
+) -> Vec<LentFile> {
+    let lent = files.iter().filter(|(path, _)| paths.contains(path));
+    lent.filter(|_| choice.refresh_login)
+        .map(|(path, bytes)| LentFile::of(path, bytes))
+        .collect()
 }
 
 /// A file of the operator's; none where there is none.
@@ -405,6 +439,8 @@ mod tests {
             prompt: "do it".into(),
             model: None,
             lend_login: false,
+            refresh_login: false,
+            key: None,
         }
     }
 

@@ -21,6 +21,7 @@ use foreman_cage::Bind;
 use foreman_domain::{Code, EventKind, Failure, RunId};
 use foreman_git::{Preflight, Repository, Shadow};
 use foreman_policy::Policy;
+use foreman_shim::protocol::handed_over;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -268,9 +269,13 @@ impl<'a> Provisioning<'a> {
             &asked,
             &shadow.env,
         )?;
-        let (secrets, versions) = self.engine.handed(&self.details.secrets).await?;
-        if self.details.secret_versions != versions {
+        let named = handed_over(&self.details.secrets, self.details.key.as_ref());
+        let (secrets, versions) = self.engine.handed(&named).await?;
+        let lent = self.plan.work.harness.as_ref();
+        let lent = lent.map(|one| one.lent.clone()).unwrap_or_default();
+        if self.details.secret_versions != versions || self.details.lent != lent {
             self.details.secret_versions = versions;
+            self.details.lent = lent;
             self.save_details().await?;
         }
         // The shim writes the journal from here on, so it must be let go of.

@@ -85,7 +85,7 @@ impl Engine {
                 .flat_map(|asked| &asked.env)
                 .map(|(name, _)| name.clone())
                 .collect(),
-            secrets_notice: details.secrets_notice(),
+            secrets_notice: details.notice_about(None),
             secrets: details.secrets.clone(),
             toolchains: details.toolchains.clone(),
             bounds_kept: seen.bounds_kept,

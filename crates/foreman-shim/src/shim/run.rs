@@ -10,6 +10,7 @@ use super::disk::Disk;
 use super::feed::{Feed, FeedThread};
 use super::fence::FenceKeeper;
 use super::gauge::Gauge;
+use super::handed::{Handed, forwarded, take_key, take_secrets};
 use super::plan::{Lifecycle, Meter, Plan, PlanResult, SharedTally, payload_of};
 use super::pointer::Pointer;
 use super::ports::Ports;
@@ -22,16 +23,13 @@ use super::verdict::{End, conclude, could_not_launch};
 use super::walls::{prove_gateway, prove_walls};
 use super::why_server;
 use crate::ProcessIdentity;
+use crate::forward::Forwarder;
 use crate::identity::IdentityError;
 use crate::journal::JournalError;
 use crate::protocol::{ExitRecord, RunSpec, ShimIdentity, cage_identity};
-use crate::redact::Redactor;
-use crate::secrets;
 use foreman_cage::gateway::{self, Gateway, ProxyConfig};
 use foreman_cage::{Cage, Confinement, Facts, LaunchError, Launched, files};
-use foreman_domain::{
-    At, CancelCause, EventKind, FailReason, StepKind, Wall, without_error_numbers,
-};
+use foreman_domain::{At, CancelCause, EventKind, FailReason, Wall, without_error_numbers};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -114,7 +112,7 @@ pub enum ShimError {
     },
 }
 
-fn process(action: &'static str) -> impl Fn(io::Error) -> ShimError {
+pub(super) fn process(action: &'static str) -> impl Fn(io::Error) -> ShimError {
     move |source| ShimError::Process { action, source }
 }
 
@@ -128,11 +126,11 @@ pub fn run(spec_file: &Path) -> Result<(), ShimError> {
     // Fails only when this process leads a session already.
     let _ = nix::unistd::setsid();
     let mut spec = read_spec(spec_file)?;
-    let redactor = take_secrets(&mut spec)?;
+    let handed = take_secrets(&mut spec)?;
     let first = spec.steps.first().map(payload_of);
     // All is forked before the rest is made ready, so that this may make threads.
     let (launched, ready) =
-        foreman_cage::launch_ahead(&spec.cage, first, || make_ready(&spec, redactor));
+        foreman_cage::launch_ahead(&spec.cage, first, || make_ready(&spec, handed));
     let (runtime, own) = ready?;
     // On a worker: the main thread would be one more to wake for each tick of a watchdog.
     let supervising = runtime.spawn(supervise(spec, launched, own));
@@ -148,12 +146,15 @@ struct Own {
     journal: FeedThread,
     /// Room for the result, and the identity in place: until then nothing of the run may begin.
     files: JoinHandle<Result<ExitSlot, ShimError>>,
+    /// Adds the run's key to what its cage asks of the key's host.
+    forwarder: Option<Forwarder>,
 }
 
 /// Everything that needs no cage. The disk's part of it goes on after this has returned.
-fn make_ready(spec: &RunSpec, redactor: Redactor) -> Result<(Runtime, Own), ShimError> {
+fn make_ready(spec: &RunSpec, handed: Handed) -> Result<(Runtime, Own), ShimError> {
     // From here on every file is the operator's own. The cage keeps the umask it was made with.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    let (redactor, forwarder) = take_key(spec, handed)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(8)
@@ -176,32 +177,9 @@ fn make_ready(spec: &RunSpec, redactor: Redactor) -> Result<(Runtime, Own), Shim
         feed,
         journal,
         files,
+        forwarder,
     };
     Ok((runtime, own))
-}
-
-/// Takes the secrets that a spec names from standard input, and gives them to the steps that are not ours.
-fn take_secrets(spec: &mut RunSpec) -> Result<Redactor, ShimError> {
-    if spec.secrets.is_empty() {
-        return Ok(Redactor::default());
-    }
-    let secrets = secrets::take(&spec.secrets, io::stdin().lock())
-        .map_err(process("take the run's secrets"))?;
-    // Nothing that is started later has them to read again.
-    let nothing = std::fs::File::open("/dev/null").map_err(process("open /dev/null"))?;
-    nix::unistd::dup2_stdin(&nothing)
-        .map_err(|error| process("close standard input")(error.into()))?;
-    for step in &mut spec.steps {
-        let is_ours = matches!(step.kind, StepKind::Finish | StepKind::Harvest);
-        if !is_ours {
-            let pairs = secrets.iter();
-            let pairs = pairs.map(|secret| (secret.use_as.variable.clone(), secret.value.clone()));
-            step.env.extend(pairs);
-        }
-    }
-    let redactor = secrets::redactor(&secrets);
-    crate::log::redact(redactor.clone());
-    Ok(redactor)
 }
 
 /// A lock or a socket of whoever started us must not live as long as we do.
@@ -246,6 +224,7 @@ async fn supervise(
         feed,
         journal,
         files,
+        forwarder,
     } = own;
     let arbiter = Arbiter::new(
         spec.run.clone(),
@@ -286,7 +265,7 @@ async fn supervise(
     };
     let background = tokio::spawn(stand_by(Arc::clone(&desk), lifecycle.clone()));
     // Nothing of the run begins before both are done.
-    let (listening, proven) = tokio::join!(listening, prove(&spec, launched, &desk));
+    let (listening, proven) = tokio::join!(listening, prove(&spec, launched, forwarder, &desk));
     let (exit, server) = listening?;
     let end = match proven {
         Ok(proven) => carry_out(&spec, proven, &desk, lifecycle).await,
@@ -400,6 +379,7 @@ struct Proven {
 async fn prove(
     spec: &RunSpec,
     launched: Result<Launched, LaunchError>,
+    forwarder: Option<Forwarder>,
     desk: &Arc<Desk>,
 ) -> Result<Proven, LaunchError> {
     let Launched {
@@ -423,7 +403,7 @@ async fn prove(
                 sockets,
                 init_pid: cage.init_pid(),
                 proxy,
-                forward: None,
+                forward: forwarded(spec, forwarder),
             };
             let judge = Arc::new(desk.arbiter.clone());
             let gateway = gateway::start(config, judge, gateway_ends.clone());

@@ -180,7 +180,7 @@ impl Folder {
         take_in(&file, bundle)?;
         repository::make(&self.repository(), &self.worktree(), &file, &offer)?;
         std::fs::remove_file(&file).map_err(failed("cannot remove", &file))?;
-        if !offer.spec.secrets.is_empty() {
+        if !offer.spec.handed_over().is_empty() {
             let why = "secrets are not handed to a run elsewhere";
             return Err(Reason::Malformed.says(why));
         }

@@ -57,6 +57,8 @@ async fn the_shim_sees_nothing_of_its_callers_secrets_and_leads_a_session_of_its
                 "TMPDIR",
                 "XDG_RUNTIME_DIR",
                 "FOREMAN_LOG",
+                "SSL_CERT_FILE",
+                "SSL_CERT_DIR",
             ];
             listed.contains(&name.as_str())
         }),

@@ -128,6 +128,7 @@ impl Stage {
             base: "0".repeat(40),
             proxy: ProxySettings::default(),
             secrets: Vec::new(),
+            key: None,
             continues: None,
         };
         Self {

@@ -4,7 +4,7 @@ use super::{BaseView, Preparation};
 use foreman_domain::{
     At, Event, EventSeq, OrderId, Outcome, Revision, RunId, RunState, Spent, Tier, Wall,
 };
-use foreman_policy::{Bounds, SecretUse, Toolchain};
+use foreman_policy::{Bounds, KeyUse, SecretUse, Toolchain};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -106,6 +106,12 @@ pub struct AgentChoice {
     /// Copies the operator's login and settings of this agent into the run's own home.
     #[serde(default)]
     pub lend_login: bool,
+    /// Writes back, when the run has ended, the tokens of it that the agent renewed.
+    #[serde(default)]
+    pub refresh_login: bool,
+    /// A secret that is added, outside of the cage, to what the agent asks of its model.
+    #[serde(default)]
+    pub key: Option<KeyUse>,
 }
 
 /// A policy file's text and the name to use in messages.

@@ -102,7 +102,10 @@ pub async fn accept_all(listener: TcpListener, service: Service, shared: Arc<Sha
             let head = peek(&stream, &mut first, service).await;
             let count = if crate::is_secure(service) {
                 match shared.secure.accept(stream).await {
-                    Ok(stream) => serve(stream, Service::Web, local, peer, &shared).await,
+                    Ok(mut stream) => {
+                        let asked = shared.site.with_file_name("asked.jsonl");
+                        web::serve(&mut stream, &shared.site, Some(&asked)).await
+                    }
                     Err(_) => Ok(0),
                 }
             } else {
@@ -136,7 +139,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<u64> {
     match service {
         Service::Names => names(&mut stream, local, peer, shared).await,
-        Service::Web | Service::SecureWeb => web::serve(&mut stream, &shared.site).await,
+        Service::Web | Service::SecureWeb => web::serve(&mut stream, &shared.site, None).await,
         Service::Echo => echo(&mut stream).await,
         Service::SecureShellBanner => {
             stream.write_all(b"SSH-2.0-test\r\n").await?;
