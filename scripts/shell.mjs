@@ -45,6 +45,9 @@ export function ask(program, args, options = {}) {
   return done.status === 0 ? done.stdout : undefined;
 }
 
+/** How long the output of a program that has ended is waited for: whoever it left behind may hold it open for ever. */
+const LEFT_OPEN_MS = 5_000;
+
 /**
  * Runs a program with both of its streams captured, and ends it (with all it started) after
  * `minutes`. Gives `{ code, output }`; never throws.
@@ -59,7 +62,7 @@ export function capture(program, args, { minutes = 20, stdoutOnly = false, ...op
     });
     const chunks = [];
     const errors = stdoutOnly ? [] : chunks;
-    let note = "";
+    let [note, left] = ["", ""];
     child.stdout.on("data", (chunk) => chunks.push(chunk));
     child.stderr.on("data", (chunk) => errors.push(chunk));
     const timer = setTimeout(() => {
@@ -74,13 +77,21 @@ export function capture(program, args, { minutes = 20, stdoutOnly = false, ...op
       const output = Buffer.concat(chunks).toString("utf8");
       resolve({
         code: note ? 124 : code,
-        output: output + note,
+        output: output + note + left,
         errors: Buffer.concat(errors).toString("utf8"),
       });
     };
     child.on("error", (error) => {
       note = `${program} does not start: ${error.message}\n`;
       finish(127);
+    });
+    child.on("exit", () => {
+      const waited = setTimeout(() => {
+        left = "\nit left a process behind that held its output open\n";
+        child.stdout.destroy();
+        child.stderr.destroy();
+      }, LEFT_OPEN_MS);
+      child.once("close", () => clearTimeout(waited));
     });
     child.on("close", (code, signal) => finish(code ?? (signal ? 128 : 1)));
   });
