@@ -17,6 +17,7 @@ pub fn cases(stage: &Stage) -> Vec<Case<'_>> {
             a_run_that_is_not_raised_is_stopped_at_its_cost,
             a_bound_that_nobody_would_measure_is_refused_with_a_sentence,
             what_an_order_spent_takes_the_place_of_what_it_reserved,
+            an_order_waits_for_the_limit_of_its_agents_provider_and_is_started_again,
         ]
     )
 }
@@ -165,5 +166,66 @@ fn what_an_order_spent_takes_the_place_of_what_it_reserved(stage: &Stage) -> Res
         book["tokens_used"] == 1200 && book["cost_used_micros"] == 20_000,
         "{book}"
     );
+    Ok(())
+}
+
+/// Speaks the Agent Client Protocol; its model's provider turns it away until a moment, as a typed error says.
+const LIMITED: &str = r#"#!/bin/sh
+say() { printf '%s\n' "$1"; }
+read -r initialize
+say '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{}}}'
+read -r open
+say '{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1","modes":{"currentModeId":"plan","availableModes":[{"id":"build"}]}}}'
+read -r mode
+say '{"jsonrpc":"2.0","id":3,"result":{}}'
+read -r prompt
+if [ "$(date +%s)" -lt @UNTIL@ ]; then
+  say '{"jsonrpc":"2.0","id":4,"error":{"code":-32603,"message":"too much","data":{"status":429,"resetsAt":@UNTIL@}}}'
+else
+  echo done > done.txt
+  say '{"jsonrpc":"2.0","id":4,"result":{"stopReason":"end_turn"}}'
+fi
+cat > /dev/null
+"#;
+
+fn an_order_waits_for_the_limit_of_its_agents_provider_and_is_started_again(
+    stage: &Stage,
+) -> Result<()> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    let until_seconds = now.as_secs() + 20;
+    let script = LIMITED.replace("@UNTIL@", &until_seconds.to_string());
+    let product = with_agent(stage, "opencode", &script)?;
+    let repo = repos::plain(&stage.bench, "limited")?;
+    let file = stage.bench.scratch("orders")?.join("limited.toml");
+    let text = format!(
+        "id = \"limited\"\nrepo = {:?}\nagent = \"opencode\"\nprompt = \"x\"\n",
+        repo.display().to_string()
+    );
+    stage.bench.write(&file, text)?;
+    let file = file.display().to_string();
+    product.ask(&["order", "add", "--file", &file, "--serve"])?;
+    let waits = until("the order waits for the limit", PATIENCE, || {
+        let order = product.ask(&["order", "show", "limited"])?;
+        Ok(Some(order).filter(|order| order["wait"]["wait"] == "retry"))
+    })?;
+    let at = waits["wait"]["at"].as_str().context("a time")?;
+    let at: foreman_domain::At = serde_json::from_value(Value::String(at.to_owned()))?;
+    ensure!(
+        at.as_millis() >= i64::try_from(until_seconds)? * 1_000,
+        "not before the limit is over: {waits}"
+    );
+    let why = waits["wait"]["why"].as_str().unwrap_or_default();
+    ensure!(why.contains("lets it do no more"), "{waits}");
+    let order = until("the order has its run in review", PATIENCE, || {
+        let order = product.ask(&["order", "show", "limited"])?;
+        let run = order["runs"]
+            .as_array()
+            .and_then(|runs| runs.get(1)?.as_str().map(str::to_owned));
+        let Some(run) = run else { return Ok(None) };
+        let view = product.show(&run)?;
+        Ok(Some(view).filter(|view| view["state"] == "review"))
+    })?;
+    ensure!(order["state"] == "review", "{order}");
+    product.ask(&["shutdown"])?;
     Ok(())
 }

@@ -8,10 +8,10 @@
 mod updates;
 
 use crate::command::read;
-use crate::outcome::Standing;
+use crate::outcome::{Standing, is_a_limit, of_refusal};
 use crate::port::{Conversation, Driver, Effect, Hearing, Input, Line};
 use crate::text::{PIECE, Text, cut};
-use crate::value::{at, name_at};
+use crate::value::{at, limit, name_at};
 use foreman_domain::{
     AgentEvent, AgentOutcome, PermissionAnswer, QUESTION_OPTIONS, QuestionOption,
 };
@@ -282,9 +282,16 @@ impl Acp {
             .map(|data| format!(" ({data})"))
             .unwrap_or_default();
         let why = cut(&format!("{said}{details}"), 2_000);
+        let status = at(error, "data.status").and_then(Value::as_u64);
+        if is_a_limit(status) {
+            let of = |names: [&str; 2]| names.into_iter().find_map(|name| at(error, name));
+            let resets_at = of(["data.resetsAt", "data.resets_at"]);
+            let after = of(["data.retryAfter", "data.retry_after"]);
+            self.tell(limit(resets_at, after), out);
+        }
         let outcome = match (code, asked) {
             (Some(LOG_IN_FIRST), _) => AgentOutcome::AuthenticationFailed,
-            _ => crate::outcome::of_refusal(at(error, "data.status").and_then(Value::as_u64)),
+            _ => of_refusal(status),
         };
         self.standing.ended = true;
         self.fail(outcome, why, out);

@@ -1,10 +1,10 @@
 //! The `command` driver: any program that prints a JSON object a line, understood by a [`LineMap`].
 
 use crate::map::{Emit, LineMap, Rule};
-use crate::outcome::{Standing, of_status};
+use crate::outcome::{Standing, is_a_limit, of_status};
 use crate::port::{Driver, Effect, Input, Line};
 use crate::text::{Kind, PIECE, Text, cut};
-use crate::value::{at, count_at, microusd, name_at, readable};
+use crate::value::{at, count_at, limit, microusd, name_at, readable};
 use foreman_domain::{AgentEvent, AgentOutcome};
 use serde_json::Value;
 
@@ -170,8 +170,18 @@ impl Command {
                 let message = cut(&text(path), WHY);
                 self.tell(AgentEvent::Problem { message }, out);
             }
-            Emit::ModelFailed { text: path, status } => {
+            Emit::ModelFailed {
+                text: path,
+                status,
+                resets_at,
+                retry_after,
+            } => {
                 let status = status.as_deref().and_then(value).and_then(status_of);
+                let resets_at = resets_at.as_deref().and_then(value);
+                let after = retry_after.as_deref().and_then(value);
+                if is_a_limit(status) || resets_at.is_some() || after.is_some() {
+                    self.tell(limit(resets_at, after), out);
+                }
                 self.fail(of_status(status), &text(path), out);
             }
             Emit::GaveUp { text: path } => self.fail(AgentOutcome::AgentError, &text(path), out),

@@ -131,6 +131,12 @@ pub enum Emit {
         /// The HTTP status: a number, or text that begins with one.
         #[serde(default)]
         status: Option<String>,
+        /// When the provider lets it go on: a time.
+        #[serde(default)]
+        resets_at: Option<String>,
+        /// In how many seconds it does.
+        #[serde(default)]
+        retry_after: Option<String>,
     },
     /// The agent gave up, for a reason of its own.
     GaveUp {

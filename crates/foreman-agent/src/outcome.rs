@@ -68,6 +68,11 @@ pub(crate) fn of_status(status: Option<u64>) -> AgentOutcome {
     }
 }
 
+/// True for the HTTP status by which a provider says that it is too much for now.
+pub(crate) fn is_a_limit(status: Option<u64>) -> bool {
+    status == Some(429)
+}
+
 /// What a refused request of ours means: without a status of the model's provider, it is the agent's.
 pub(crate) fn of_refusal(status: Option<u64>) -> AgentOutcome {
     match status {

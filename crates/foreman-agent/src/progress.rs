@@ -49,6 +49,9 @@ impl Progress {
         match event {
             AgentEvent::Retry { why, .. } => return self.trouble = Some(why.clone()),
             AgentEvent::Problem { message } => return self.trouble = Some(message.clone()),
+            AgentEvent::Limited { .. } => {
+                return self.trouble = Some("its provider lets it do no more for now".to_owned());
+            }
             // What the operator said is not the model's doing, nor is what was said long ago.
             AgentEvent::Unknown { .. }
             | AgentEvent::Unreadable { .. }

@@ -1,6 +1,7 @@
 //! Reading JSON values that nobody promised anything about.
 
 use crate::text::cut;
+use foreman_domain::{AgentEvent, At};
 use serde_json::Value;
 
 /// The value at a path of keys and indices, `a.0.b`; none where there is nothing or `null`.
@@ -37,6 +38,35 @@ pub(crate) fn microusd(value: &Value) -> Option<u64> {
         .filter(|dollars| dollars.is_finite() && *dollars >= 0.0)?;
     // Saturates, so an absurd amount stays one.
     Some((dollars * 1e6).round() as u64)
+}
+
+/// What the provider of a model says about a limit, from typed fields: a moment, and a wait in seconds. A text counts
+/// only where all of it is a time.
+pub(crate) fn limit(resets_at: Option<&Value>, after: Option<&Value>) -> AgentEvent {
+    AgentEvent::Limited {
+        resets_at: resets_at.and_then(moment),
+        after_seconds: after.and_then(|after| match after {
+            Value::Number(number) => number.as_u64(),
+            // As the HTTP header has it.
+            Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        }),
+    }
+}
+
+/// A time of the calendar (RFC 3339), or seconds or milliseconds since 1970.
+fn moment(value: &Value) -> Option<At> {
+    /// So many seconds are past the year 5000, so many milliseconds are in 1973.
+    const MILLIS: i64 = 100_000_000_000;
+    match value {
+        Value::Number(number) => match number.as_i64()? {
+            millis if millis >= MILLIS => Some(At::from_millis(millis)),
+            seconds if seconds > 0 => Some(At::from_millis(seconds.saturating_mul(1_000))),
+            _ => None,
+        },
+        Value::String(_) => serde_json::from_value(value.clone()).ok(),
+        _ => None,
+    }
 }
 
 /// What a person would read: text as it is; blocks of content put together; else the JSON.

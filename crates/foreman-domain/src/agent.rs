@@ -3,6 +3,7 @@
 //! Every text in here is the agent's own claim, or the model's: shown, never believed. Where each of them came
 //! from is in the output event before it, byte for byte.
 
+use crate::At;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -110,6 +111,15 @@ pub enum AgentEvent {
     Replayed {
         /// How many updates it was.
         updates: u32,
+    },
+    /// Its model's provider lets it do no more for now: by a typed field, never by what a text says.
+    Limited {
+        /// When it may again, where the provider named a time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resets_at: Option<At>,
+        /// In how many seconds from this event it may again, where the provider named those.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after_seconds: Option<u64>,
     },
     /// It could not reach its model, or was turned away, and tries again.
     Retry {

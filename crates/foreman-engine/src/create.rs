@@ -151,6 +151,7 @@ impl Engine {
             resumes: None,
             afresh: None,
             spent: None,
+            limited: None,
             toolchains: plan.toolchains.views.clone(),
             secrets: plan.layers.secrets.clone(),
             secret_versions: std::collections::BTreeMap::new(),

@@ -3,7 +3,7 @@
 use crate::api::{BaseView, ChangeCounts, ToolchainView};
 use crate::failures::{internal, io};
 use crate::programs::login::LentFile;
-use foreman_domain::{Code, Failure, RunId, Spent, Tier};
+use foreman_domain::{At, Code, Failure, RunId, Spent, Tier};
 use foreman_git::{GitError, Repository, Worktree};
 use foreman_policy::{Bounds, SecretUse};
 use foreman_shim::ProcessIdentity;
@@ -83,6 +83,9 @@ pub(crate) struct RunDetails {
     /// What its agent has used, once it has ended.
     #[serde(default)]
     pub spent: Option<Spent>,
+    /// The limit of its model's provider that ended it.
+    #[serde(default)]
+    pub limited: Option<Limited>,
     /// Why its agent starts afresh although it follows up another run, as a phrase.
     #[serde(default)]
     pub afresh: Option<String>,
@@ -101,6 +104,13 @@ pub(crate) struct RunDetails {
     /// Its agent's login, as it was lent to be written back.
     #[serde(default)]
     pub lent: Vec<LentFile>,
+}
+
+/// A limit of a provider's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Limited {
+    /// When it is over, where that was said.
+    pub until: Option<At>,
 }
 
 /// A session of an agent's that a follow-up goes on with.

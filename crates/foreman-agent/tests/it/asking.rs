@@ -379,6 +379,50 @@ fn what_was_not_given_is_told_as_lost_and_waiting_is_bounded() {
 }
 
 #[test]
+fn a_providers_limit_is_told_from_typed_fields_only() {
+    let limit = |data: Value, message: &str| {
+        let mut talk = in_a_prompt();
+        let error = json!({"code":-32603,"message":message,"data":data});
+        let told = talk.hears(json!({"jsonrpc":"2.0","id":3,"error":error}));
+        told.into_iter().find_map(|effect| match effect {
+            Effect::Tell(AgentEvent::Limited {
+                resets_at,
+                after_seconds,
+            }) => Some((resets_at.map(|at| at.as_millis()), after_seconds)),
+            _ => None,
+        })
+    };
+    let none = Some((None, None));
+    assert_eq!(limit(json!({"status":429}), "x"), none);
+    let at = Some((Some(1_800_000_000_000), None));
+    assert_eq!(
+        limit(json!({"status":429,"resetsAt":1_800_000_000}), "x"),
+        at
+    );
+    assert_eq!(
+        limit(
+            json!({"status":429,"resets_at":"2027-01-15T08:00:00Z"}),
+            "x"
+        ),
+        at
+    );
+    let after = Some((None, Some(30)));
+    assert_eq!(limit(json!({"status":429,"retryAfter":30}), "x"), after);
+    assert_eq!(limit(json!({"status":429,"retry_after":"30"}), "x"), after);
+    assert_eq!(
+        limit(
+            json!({"status":429,"retryAfter":"in a while","resetsAt":-1}),
+            "x"
+        ),
+        none
+    );
+    // What a text says is nothing.
+    let said = "429 Too Many Requests: your limit resets at 2027-01-15T08:00:00Z";
+    assert_eq!(limit(json!({"status":500}), said), None);
+    assert_eq!(limit(json!({"note":said}), said), None);
+}
+
+#[test]
 fn refusals_and_strange_stop_reasons_are_no_success() {
     for (answer, outcome) in [
         (

@@ -74,6 +74,20 @@ impl Feed {
                 let text = format!("the agent has it as its next prompt{more}");
                 self.ours(at, Tone::Plain, text);
             }
+            AgentEvent::Limited {
+                resets_at,
+                after_seconds,
+            } => {
+                let until = match (resets_at, after_seconds) {
+                    (Some(at), _) => format!(" until {at}"),
+                    (None, Some(seconds)) => {
+                        format!(" for {}", words::duration(seconds.saturating_mul(1_000)))
+                    }
+                    (None, None) => String::new(),
+                };
+                let text = format!("the provider of its model lets it do no more{until}");
+                self.ours(at, Tone::Bad, text);
+            }
             AgentEvent::Replayed { updates } => {
                 let much = words::count(u64::from(*updates), "update");
                 let text = format!("the agent told its past again ({much}), which is not shown");

@@ -56,7 +56,7 @@ impl Engine {
             events.push(EventKind::Warning { message });
         }
         details.undone = is_undone;
-        details.spent = self.spent_in_all(&run.id, &details).await?;
+        (details.spent, details.limited) = self.spent_in_all(&run.id, &details).await?;
         let is_changed = matches!(outcome, Outcome::Changes { .. });
         if details.undone || is_changed || details.spent.is_some() {
             let fence = self.fence(&run.id).await?;

@@ -14,6 +14,9 @@ use foreman_schedule::{Amounts, PassingFailure, retry};
 use foreman_store::{OrderFilter, OrderMove, StoredOrder, StoredReservation, StoredRun};
 use std::sync::Arc;
 
+/// Attempts that end at a limit of a model's provider before an order gives up.
+const LIMITS_WAITED_FOR: u32 = 24;
+
 impl Engine {
     /// Brings every order to where its run says it is. One bad order never keeps the others from it.
     pub(super) async fn settle_orders(self: &Arc<Self>) -> Result<(), Failure> {
@@ -168,6 +171,25 @@ impl Engine {
                 message: message.clone(),
             };
             let retries = decode(order)?.hints.retries;
+            let again = retry(&passing, order.attempts, retries, At::now(), rand::random());
+            if let Some(again) = again {
+                let brings = OrderMove {
+                    retry: Some((again.at, again.why)),
+                    ..OrderMove::default()
+                };
+                return Ok((OrderEvent::Retried, brings));
+            }
+        }
+        // It left no commits, and its model's provider named the reason: that passes by itself, and is waited for
+        // without being asked to.
+        if let (FailReason::Agent { message }, Some(limited)) =
+            (&reason, RunDetails::of(run)?.limited)
+        {
+            let passing = PassingFailure::AgentLimit {
+                resets_at: limited.until,
+                message: format!("its model's provider lets it do no more: {message}"),
+            };
+            let retries = decode(order)?.hints.retries.max(LIMITS_WAITED_FOR);
             let again = retry(&passing, order.attempts, retries, At::now(), rand::random());
             if let Some(again) = again {
                 let brings = OrderMove {

@@ -70,7 +70,9 @@ fn of_agent(event: &AgentEvent) -> Severity {
         AgentEvent::Problem { .. } | AgentEvent::ToolEnded { failed: true, .. } => {
             Severity::Warning
         }
-        AgentEvent::Retry { .. } | AgentEvent::Unreadable { .. } => Severity::Warning,
+        AgentEvent::Retry { .. } | AgentEvent::Limited { .. } | AgentEvent::Unreadable { .. } => {
+            Severity::Warning
+        }
         AgentEvent::Ended { outcome, .. } => match outcome {
             AgentOutcome::Completed => Severity::Info,
             AgentOutcome::CompletedWithDenials | AgentOutcome::Cancelled => Severity::Warning,

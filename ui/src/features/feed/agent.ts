@@ -49,6 +49,11 @@ export function agentRow(
       return { tone: 'accent', word: 'you say', text: line(event.text) };
     case 'given':
       return { tone: 'accent', word: 'given', text: `the agent has it as its next prompt${event.waiting > 0 ? `; ${count(event.waiting, 'message')} more` : ''}` };
+    case 'limited': {
+      const seconds = event.after_seconds ?? null;
+      const until = (event.resets_at ?? null) !== null ? ` until ${event.resets_at ?? ''}` : seconds === null ? '' : ` for ${count(seconds, 'second')}`;
+      return { tone: 'warn', word: 'limit', text: line(`the provider of its model lets it do no more${until}`) };
+    }
     case 'replayed':
       return { tone: 'idle', word: 'past', text: `told again (${count(event.updates, 'update')}), and not shown` };
     case 'usage': {

@@ -445,6 +445,7 @@ pub(in crate::shim) fn size_of(kind: &EventKind) -> usize {
         | AgentEvent::Usage { .. }
         | AgentEvent::Given { .. }
         | AgentEvent::Replayed { .. }
+        | AgentEvent::Limited { .. }
         | AgentEvent::Unknown { .. }
         | AgentEvent::Unreadable { .. }
         | AgentEvent::Ended { .. } => 0,
