@@ -11,6 +11,7 @@ pub use types::*;
 
 use foreman_domain::Failure;
 use std::future::Future;
+use std::pin::Pin;
 
 macro_rules! commands {
     ($($(#[$doc:meta])* $name:ident = $wire:literal: $request:ty => $response:ty;)*) => {
@@ -61,10 +62,10 @@ macro_rules! commands {
             params: serde_json::Value,
         ) -> Result<serde_json::Value, Failure> {
             match name {
-                $($wire => {
+                $($wire => apart(move || async move {
                     let request: $request = decode(params)?;
                     encode(&host.$name(request).await?)
-                })*
+                }).await,)*
                 unknown => Err(Failure::new(
                     foreman_domain::Code::Usage,
                     format!("there is no command \"{unknown}\""),
@@ -84,6 +85,16 @@ macro_rules! commands {
             })*
         }
     };
+}
+
+/// A future that is made in a stack frame of its own, and kept on the heap. Where the futures of all commands stand in
+/// one function, a build without optimisation has them all in its frame, which is more than a thread's stack.
+#[inline(never)]
+fn apart<'a, F>(make: impl FnOnce() -> F) -> Pin<Box<dyn Future<Output = F::Output> + Send + 'a>>
+where
+    F: Future + Send + 'a,
+{
+    Box::pin(make())
 }
 
 /// Carries a call to another process.

@@ -391,6 +391,12 @@ waiting: number } |
 { said: "replayed"; 
 /**  How many updates it was. */
 updates: number } | 
+/**  Its model's provider lets it do no more for now: by a typed field, never by what a text says. */
+{ said: "limited"; 
+/**  When it may again, where the provider named a time. */
+resets_at?: At | null; 
+/**  In how many seconds from this event it may again, where the provider named those. */
+after_seconds?: number | null } | 
 /**  It could not reach its model, or was turned away, and tries again. */
 { said: "retry"; 
 /**  Which try this is, where it says so. */

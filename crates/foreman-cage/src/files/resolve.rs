@@ -248,6 +248,11 @@ fn on_host(view: &View, place: &Path, operand: Operand) -> Option<Blocked> {
     if !is_open(&path) || (operand.need != Need::Connect && !has_top(view, &path)) {
         return None;
     }
+    // A way that changes while it is looked at can end where the run may write anyway: that is nobody's question, and
+    // the kernel's answer stands.
+    if operand.need != Need::Connect && view.places.shown_by(&path) == Some(FileAccess::Write) {
+        return None;
+    }
     let target = possible(&path, operand.need)?;
     let link = (path != place).then(|| first_link(place)).flatten();
     Some(Blocked {
