@@ -58,6 +58,7 @@ export const TEST_PACKAGES = [
   { name: "webkit2gtk-driver", why: "clicks in the app's window", has: () => which("WebKitWebDriver") },
   { name: "xvfb", why: "the screen that the window is tested on", has: () => which("Xvfb") },
   { name: "dbus-daemon", why: "the session bus that the window is tested on", has: () => which("dbus-daemon") },
+  { name: "gnome-keyring", why: "a keyring that keeps secrets", has: () => which("gnome-keyring-daemon") },
   { name: "chromium", why: "a second browser for the app's screens", has: () => which("chromium") || which("chromium-browser") },
   { name: "libglib2.0-bin", why: "asks who opens the app's links", has: () => which("gio") },
   ...RUN_PACKAGES,

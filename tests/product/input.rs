@@ -395,6 +395,8 @@ fn bounds_that_are_absurd_or_not_enforced(stage: &Stage) -> Result<()> {
         "=",
         "wall=1h,wall=2h",
         "colour=red",
+        "tokens=2",
+        "cost=-1",
     ] {
         let option = format!("--bounds={bounds}");
         let ran = product.call([
@@ -409,10 +411,13 @@ fn bounds_that_are_absurd_or_not_enforced(stage: &Stage) -> Result<()> {
         ensure!([2, 3].contains(&ran.code), "{bounds}: {ran:?}");
         ensure!(ran.error()?.1.contains(' '), "{bounds}: {ran:?}");
     }
-    for bounds in ["tokens=2", "network=10GiB"] {
-        let message = refused(&product, &repo, &["--bounds", bounds], 3, "not_enforced")?;
-        ensure!(message.contains("not enforced"), "{message}");
-    }
+    let bounds = ["--bounds", "network=10GiB"];
+    let message = refused(&product, &repo, &bounds, 3, "not_enforced")?;
+    ensure!(message.contains("not enforced"), "{message}");
+    // What a command uses of a model is said by nobody.
+    let bounds = ["--bounds", "tokens=500k"];
+    let message = refused(&product, &repo, &bounds, 3, "bad_input")?;
+    ensure!(message.contains("needs an agent"), "{message}");
     Ok(())
 }
 

@@ -9,6 +9,7 @@ mod going_on;
 mod holds;
 mod input;
 mod keeping;
+mod keyring;
 mod keys;
 mod lives;
 mod orders;
@@ -63,6 +64,7 @@ fn cases(stage: &Stage, who: Who) -> Vec<Case<'_>> {
         cases.extend(going_on::cases(stage));
         cases.extend(repositories::cases(stage));
         cases.extend(secrets::cases(stage));
+        cases.extend(keyring::cases(stage));
         cases.extend(shells::cases(stage));
         cases.extend(sockets::cases(stage));
         cases.extend(ports::cases(stage));

@@ -481,9 +481,18 @@ fn limits_and_pauses_are_set_and_absurd_ones_refused(stage: &Stage) -> Result<()
         "db=3",
         "--budget-wall",
         "2h",
+        "--budget-tokens",
+        "500k",
+        "--budget-cost",
+        "2.50",
     ])?;
     ensure!(
         set["limits"]["total"] == 2 && set["limits"]["per_class"]["db"] == 3,
+        "{set}"
+    );
+    let budgets = &set["limits"]["budgets"];
+    ensure!(
+        budgets["tokens"] == 500_000 && budgets["cost_micros"] == 2_500_000,
         "{set}"
     );
     let shown = product.call(["orders", "limits"])?;
@@ -494,8 +503,8 @@ fn limits_and_pauses_are_set_and_absurd_ones_refused(stage: &Stage) -> Result<()
             ExitCode::BadInput,
         ),
         (
-            vec!["orders", "limits", "--budget-tokens", "5"],
-            ExitCode::BadInput,
+            vec!["orders", "limits", "--budget-cost", "much"],
+            ExitCode::Usage,
         ),
         (vec!["orders", "limits", "--class", "db"], ExitCode::Usage),
         (

@@ -283,7 +283,7 @@ pub struct RunArgs {
     )]
     pub lend_login: Option<LendLogin>,
     /// Add this secret, outside of the cage, to what the agent asks of its model, and send it to that host only:
-    /// the agent never has it. HOST[:PORT][/PATH] where its model is elsewhere than usual.
+    /// the agent never has it. `HOST[:PORT][/PATH]` where its model is elsewhere than usual.
     #[arg(
         long,
         requires = "agent",
