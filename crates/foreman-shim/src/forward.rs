@@ -5,10 +5,10 @@
 //! the other side, over TLS, with the key in its header. So the key is in this process and at its host, and
 //! nowhere else; whoever is in the cage can use it, and can use it there only.
 //!
-//! Everything that comes from inside is hostile. What could be read in two ways is refused ([`head`]). What the
+//! Everything that comes from inside is hostile. What could be read in two ways is refused (`head`). What the
 //! other side answers is passed on as it comes, redirections too, which nobody here follows; should it say the
-//! key, that is taken out ([`body`]). Bytes are passed on as they come in both directions; only a head is kept,
-//! up to [`LONGEST_HEAD`].
+//! key, that is taken out (`body`). Bytes are passed on as they come in both directions; only a head is kept,
+//! up to `LONGEST_HEAD`.
 //!
 //! What it is not: a proxy. It knows one host, and looks at no path and no content.
 
