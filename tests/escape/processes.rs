@@ -43,9 +43,12 @@ fn sockets_of_the_session_are_not_there(ground: &Ground<'_>) -> Result<()> {
         home.join(".ssh-agent.sock"),
         home.join(".docker/run/docker.sock"),
     ] {
-        bench.write(&path.with_extension("made"), "")?;
-        listeners.push(UnixListener::bind(&path)?);
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))?;
+        // A session may have one of its own: that is as good.
+        if !path.exists() {
+            bench.write(&path.with_extension("made"), "")?;
+            listeners.push(UnixListener::bind(&path)?);
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))?;
+        }
         let path = path.display().to_string();
         let control = ground.arena.control(&["unix", &path])?;
         ensure!(
