@@ -37,7 +37,10 @@ fn keeps_and_gives(stage: &Stage) -> Result<Verdict> {
         r#"set -e
 read -r value
 printf 'a password' | {SERVICE} --foreground --unlock --components=secrets >/dev/null 2>&1 &
-until {foreman} secret list --json | grep -q '"keyring":null'; do sleep 0.1; done
+tries=0
+until {foreman} secret list --json | grep -q '"keyring":null'; do
+  tries=$((tries + 1)); test $tries -lt 300; sleep 0.1
+done
 printf %s "$value" | {foreman} secret set RING_KEY --json
 {foreman} secret list --json
 {foreman} run --json --repo '{}' --secret RING_KEY -- sh -c 'printf %s "$RING_KEY" | sha256sum'
