@@ -9,7 +9,7 @@ use crate::create::Memory;
 use crate::details::{Resumes, RunDetails};
 use crate::engine::Engine;
 use crate::environment::Account;
-use crate::failures::{OrFail, with_causes};
+use crate::failures::{OrFail, refused_by_its_supervisor};
 use crate::live::LiveRun;
 use crate::provision::check_message;
 use crate::shells::over_a_line;
@@ -18,7 +18,7 @@ use foreman_agent::{LONGEST_TEXT, profile};
 use foreman_domain::{
     AgentEvent, Code, EventKind, EventSeq, Failure, MessageId, RunId, RunState, sanitize_line,
 };
-use foreman_shim::client::{ClientError, ShimClient};
+use foreman_shim::client::ShimClient;
 use foreman_shim::wire::Refusal;
 use foreman_store::{RequestKey, StoredRun, Way};
 use futures::FutureExt;
@@ -201,12 +201,7 @@ fn refused(live: &LiveRun, reason: Refusal, message: String) -> Failure {
     let message = sanitize_line(message.trim_end_matches('.'));
     match reason {
         Refusal::NotHeard => not_now(&live.run),
-        Refusal::Busy => Failure::new(Code::Busy, message),
-        Refusal::Malformed => Failure::new(Code::BadInput, message),
-        _ => Failure::new(
-            Code::Environment,
-            with_causes(&ClientError::Refused { reason, message }),
-        ),
+        _ => refused_by_its_supervisor(reason, message),
     }
 }
 

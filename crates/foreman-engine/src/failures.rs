@@ -8,6 +8,7 @@ use foreman_runner::RunnerError;
 use foreman_shim::client::ClientError;
 use foreman_shim::journal::JournalError;
 use foreman_shim::launch::StartError;
+use foreman_shim::wire::Refusal;
 use foreman_store::StoreError;
 
 /// Says what a failure of a part means for whoever asked.
@@ -225,6 +226,18 @@ pub(crate) fn decided_in_words(block: &Block, decision: Option<&Amendment>) -> S
         } => "refused by the profile of its agent, which does without it".to_owned(),
         BlockState::Expired => format!("given up at {} without an answer", clock(block.last_at)),
         BlockState::Open | BlockState::Gone => "left open".to_owned(),
+    }
+}
+
+/// What the supervisor of a run refused, where that says nothing particular to what was asked.
+pub(crate) fn refused_by_its_supervisor(reason: Refusal, message: String) -> Failure {
+    match reason {
+        Refusal::Busy => Failure::new(Code::Busy, message),
+        Refusal::Malformed => Failure::new(Code::BadInput, message),
+        _ => Failure::new(
+            Code::Environment,
+            with_causes(&ClientError::Refused { reason, message }),
+        ),
     }
 }
 

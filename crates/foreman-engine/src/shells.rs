@@ -9,7 +9,7 @@ use crate::api::{
 };
 use crate::engine::Engine;
 use crate::environment::Account;
-use crate::failures::{OrFail, with_causes};
+use crate::failures::{OrFail, refused_by_its_supervisor};
 use crate::live::LiveRun;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -190,13 +190,8 @@ fn refused(live: &LiveRun, reason: Refusal, message: String) -> Failure {
         .hint("Setup and the agent have one; what comes after them is left alone."),
         Refusal::NotStarted => Failure::new(Code::BadInput, message),
         Refusal::NoShell => Failure::new(Code::NotFound, message),
-        Refusal::Busy => Failure::new(Code::Busy, message),
         Refusal::Stale => Failure::new(Code::Stale, message),
-        Refusal::Malformed => Failure::new(Code::BadInput, message),
-        _ => Failure::new(
-            Code::Environment,
-            with_causes(&ClientError::Refused { reason, message }),
-        ),
+        _ => refused_by_its_supervisor(reason, message),
     }
 }
 

@@ -158,38 +158,35 @@ impl Engine {
         run: &StoredRun,
         reason: FailReason,
     ) -> Result<(OrderEvent, OrderMove), Failure> {
-        if let FailReason::Provision { message, .. } = &reason {
-            if RunDetails::of(run)?.undone {
-                // The engine ended in the middle: that is no attempt of the order's.
+        let details = RunDetails::of(run)?;
+        let passing = match (&reason, details.limited) {
+            // The engine ended in the middle: that is no attempt of the order's.
+            (FailReason::Provision { .. }, _) if details.undone => {
                 let brings = OrderMove {
                     uncounted: true,
                     ..OrderMove::default()
                 };
                 return Ok((OrderEvent::Retried, brings));
             }
-            let passing = PassingFailure::Provision {
-                message: message.clone(),
-            };
-            let retries = decode(order)?.hints.retries;
-            let again = retry(&passing, order.attempts, retries, At::now(), rand::random());
-            if let Some(again) = again {
-                let brings = OrderMove {
-                    retry: Some((again.at, again.why)),
-                    ..OrderMove::default()
-                };
-                return Ok((OrderEvent::Retried, brings));
-            }
-        }
-        // It left no commits, and its model's provider named the reason: that passes by itself, and is waited for
-        // without being asked to.
-        if let (FailReason::Agent { message }, Some(limited)) =
-            (&reason, RunDetails::of(run)?.limited)
-        {
-            let passing = PassingFailure::AgentLimit {
-                resets_at: limited.until,
-                message: format!("its model's provider lets it do no more: {message}"),
-            };
-            let retries = decode(order)?.hints.retries.max(LIMITS_WAITED_FOR);
+            (FailReason::Provision { message, .. }, _) => Some((
+                PassingFailure::Provision {
+                    message: message.clone(),
+                },
+                0,
+            )),
+            // It left no commits, and its model's provider named the reason: that passes by itself, and is waited
+            // for without being asked to.
+            (FailReason::Agent { message }, Some(limited)) => Some((
+                PassingFailure::AgentLimit {
+                    resets_at: limited.until,
+                    message: format!("its model's provider lets it do no more: {message}"),
+                },
+                LIMITS_WAITED_FOR,
+            )),
+            _ => None,
+        };
+        if let Some((passing, at_least)) = passing {
+            let retries = decode(order)?.hints.retries.max(at_least);
             let again = retry(&passing, order.attempts, retries, At::now(), rand::random());
             if let Some(again) = again {
                 let brings = OrderMove {
